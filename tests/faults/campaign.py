@@ -52,10 +52,13 @@ def kill_inside(number):
 
 
 def trace_calls(injection, trace):
-    """Attach strace to this process and inject a fault into a system call."""
+    """Attach strace to the main thread and inject a fault into a system call.
+
+    Only the main thread writes files. The threads of Polars write to eventfds; if that fails, they panic and hang.
+    """
     ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)  # allow a child process to trace this one
     call, _, _ = injection.partition(":")
-    words = ["strace", "-f", "-qq", "-o", trace, "-e", f"trace={call}", "-e", f"inject={injection}"]
+    words = ["strace", "-qq", "-o", trace, "-e", f"trace={call}", "-e", f"inject={injection}"]
     subprocess.Popen([*words, "-p", str(os.getpid())], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for _ in range(2000):
         if "TracerPid:\t0\n" not in Path("/proc/self/status").read_text():

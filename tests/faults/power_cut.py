@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 CALLS = (
-    "open,openat,creat,close,write,pwrite64,writev,pwritev,ftruncate,fallocate,fsync,fdatasync,sync_file_range,"
-    "rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,link,linkat"
+    "open,openat,creat,close,write,pwrite64,writev,pwritev,sendfile,copy_file_range,ftruncate,fallocate,fsync,fdatasync,"
+    "sync_file_range,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,link,linkat"
 )
 AT = {"open": "openat", "rename": "renameat", "unlink": "unlinkat", "rmdir": "unlinkat", "mkdir": "mkdirat"}
 SECTOR = 512
@@ -124,7 +124,7 @@ class Disk:
 
     def replay(self, call):
         """Replay one system call."""
-        if call.name in ("close", "write", "pwrite64", "ftruncate", "fsync", "fdatasync"):
+        if call.name in ("close", "write", "pwrite64", "sendfile", "ftruncate", "fsync", "fdatasync"):
             descriptor = int(call.arguments[0])
             return descriptor in self._open and self._replay_open(call, descriptor, *self._open[descriptor])
         if call.name == "openat":
@@ -154,6 +154,13 @@ class Disk:
                 node.pending.append(Write(int(call.arguments[3]), call.arguments[1]))
             case "write":
                 node.pending.append(Write(offset, call.arguments[1]))
+                self._open[descriptor] = node, offset + call.result
+            case "sendfile":  # shutil copies files with it
+                source, _ = self._open[int(call.arguments[1])]
+                start = int(call.arguments[2].partition("]")[0].lstrip("["))
+                content = written(source.durable, source.pending)[start : start + call.result]
+                assert len(content) == call.result, call
+                node.pending.append(Write(offset, content))
                 self._open[descriptor] = node, offset + call.result
         assert "write" not in call.name or len(call.arguments[1]) == call.result, call
         return True

@@ -1,4 +1,4 @@
-"""Poisson, Skellam and binomial laws to forty digits, and the distance of a table from such a law."""
+"""Exact Poisson, Skellam and binomial probabilities to forty digits, and the distance of a table from them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ DIGITS = 50
 
 
 def poisson_mass(mean: float) -> Weight:
-    """Return the mass of Poisson(mean) at each integer."""
+    """Return the probability function of the Poisson distribution with this mean."""
     m = mpmath.mpf(mean)
     return lambda k: mpmath.exp(k * mpmath.log(m) - m - mpmath.loggamma(k + 1)) if k >= 0 else mpmath.mpf(0)
 
 
 def skellam_mass(mean: float) -> Weight:
-    """Return the mass of the difference of two Poisson(mean) numbers, as a sum over the smaller one."""
+    """Return the probability function of the difference of two independent Poisson numbers with this mean."""
     m = mpmath.mpf(mean)
 
     def mass(x: int) -> mpmath.mpf:
@@ -40,7 +40,7 @@ def skellam_mass(mean: float) -> Weight:
 
 
 def binomial_mass(trials: float, chance: float) -> Weight:
-    """Return the exact mass of Binomial(trials, chance) at each integer; `chance` is exactly this double."""
+    """Return the exact probability function of Binomial(trials, chance), with `chance` read as an exact double."""
     n, p = mpmath.mpf(trials), mpmath.mpf(chance)
 
     def mass(k: int) -> mpmath.mpf:
@@ -51,7 +51,7 @@ def binomial_mass(trials: float, chance: float) -> Weight:
 
 
 def distance(law: IntegerLaw, weight: Weight, cells: int = 400) -> float:
-    """Return the total variation distance of a table from a law, estimated from about this many cells."""
+    """Estimate the total variation distance of a table from a distribution, from about this many cells."""
     above, up_to = law._above, law._up_to
     inside = [i for i in range(law.logs.size) if up_to[i + 1] > 1e-18 and above[i] > 1e-18]
     sparse = max(1, len(inside) // cells)

@@ -1,4 +1,4 @@
-"""Noise at several levels, drawn in a given order, and its exact joint laws, written from the definitions."""
+"""Draw noise at several levels in a chosen order, and test it against its exact joint distribution."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Noise = Mapping[Fraction, NDArray[Any]]
 
 
 def in_order(family: Any, order: Sequence[Fraction], draws: int, seed: int) -> dict[Fraction, NDArray[Any]]:
-    """Draw noise at each level in turn, given the nearest levels already drawn."""
+    """Draw noise at each level in this order, each time given the noise at the nearest levels drawn before."""
     rng, known = entropy.seeded(seed), {}
     for level in order:
         known[level] = noise_at_level(family, level, known, draws, rng=rng)
@@ -29,12 +29,12 @@ def in_order(family: Any, order: Sequence[Fraction], draws: int, seed: int) -> d
 
 
 def rate(family: Any, level: Fraction) -> float:
-    """Return the rate of decay of a family with exponential tails."""
+    """Return the rate at which the tails of a family with exponential tails decay."""
     return float(level) / float(getattr(family, "sensitivity", 1))
 
 
 def probabilities(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]:
-    """Return P[Z(level) = x] of integer noise."""
+    """Return the exact probabilities P[Z(level) = x] of integer noise."""
     if isinstance(family, DiscreteLaplace):
         return np.asarray(math.tanh(rate(family, level) / 2) * np.exp(-rate(family, level) * np.abs(x)))
     if isinstance(family, RandomisedResponse):
@@ -47,7 +47,7 @@ def probabilities(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]
 
 
 def bridge(family: Any, fine: Fraction, coarse: Fraction, x: NDArray[Any]) -> NDArray[Any]:
-    """Return P[Z(coarse) - Z(fine) = x] of integer noise."""
+    """Return the exact probabilities P[Z(coarse) - Z(fine) = x] of integer noise."""
     if isinstance(family, DiscreteLaplace):
         stay = (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2  # of variances
         return stay * (x == 0) + (1 - stay) * probabilities(family, coarse, x)
@@ -58,7 +58,7 @@ def bridge(family: Any, fine: Fraction, coarse: Fraction, x: NDArray[Any]) -> ND
 
 
 def joint_table(family: Any, levels: Sequence[Fraction], values: NDArray[Any]) -> NDArray[Any]:
-    """Return the joint mass of integer noise at levels from fine to coarse; shape (values,) * levels."""
+    """Return the joint probabilities of integer noise at levels from fine to coarse; shape (values,) * levels."""
     table = probabilities(family, levels[0], values)
     for fine, coarse in pairwise(levels):
         table = table[..., np.newaxis] * bridge(family, fine, coarse, values[np.newaxis, :] - values[:, np.newaxis])
@@ -66,7 +66,7 @@ def joint_table(family: Any, levels: Sequence[Fraction], values: NDArray[Any]) -
 
 
 def cdf(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]:
-    """Return P[Z(level) <= x] of Laplace or exponential noise."""
+    """Return the distribution function P[Z(level) <= x] of Laplace or exponential noise."""
     at = rate(family, level) * x
     if isinstance(family, Exponential):
         return -np.expm1(-np.maximum(at, 0))
@@ -74,7 +74,7 @@ def cdf(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]:
 
 
 def joint_p_value(family: Any, noise: Noise) -> float:
-    """Test noise at several levels against its exact joint law."""
+    """Return the p-value of a test of noise at several levels against its exact joint distribution."""
     levels = sorted(noise, reverse=True)
     columns = [np.asarray(noise[level]) for level in levels]
     if isinstance(family, Gaussian):
@@ -84,7 +84,7 @@ def joint_p_value(family: Any, noise: Noise) -> float:
 
 
 def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """Return the p-value of a G-test over cells within two deviations, with one cell for the rest."""
+    """Return the p-value of a G-test of integer noise, with a cell per value in range and one cell for the rest."""
     if isinstance(family, RandomisedResponse):
         values = np.arange(family.categories)
     else:
@@ -104,7 +104,7 @@ def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray
 
 
 def _of_jumps(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """Apply Rosenblatt's transform, finest level first, and test that the result is uniform on the cube."""
+    """Return the p-value of a test that Rosenblatt's transform, finest level first, is uniform on the cube."""
     rng = entropy.seeded(1)
     power = 1 if isinstance(family, Exponential) else 2
     uniforms = [cdf(family, levels[0], columns[0])]

@@ -1,7 +1,7 @@
-"""The steps of each noise family form one lossless path, and its tails fit its draws.
+"""Every way to draw the noise of a family at several levels gives one joint distribution.
 
-The reference is a family's own chain: noise at the finest level, coarsened step by step. Noise drawn in any other way
-must have the joint law of this chain. Each deliberately wrong family is rejected by the comparison for its error.
+The reference is noise at the finest level, coarsened level by level. Noise drawn in any other way must have the same
+joint distribution. The comparison must also reject each deliberately wrong family for its error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DRAWS = 60_000
 
 
 def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
-    """Test that two samples of rows come from one law; for real numbers, also compare last minus first entry."""
+    """Return the p-value of a test that two samples of rows have one joint distribution."""
     if family.integer:
         return two_sample_outcomes(first, second)
     ends = [np.abs(rows[:, -1:] - rows[:, :1]) if rows.shape[1] > 1 else np.abs(rows) for rows in (first, second)]
@@ -50,7 +50,7 @@ def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
 
 
 def looks(family: Family, seed: int) -> dict[str, float]:
-    """Return the p-value of each comparison of a family by name; 0 if a step reversed an order."""
+    """Return the p-value of each comparison by name for one family; 0 under "order" if a step reversed an order."""
     rng = entropy.seeded(seed)
 
     def chain() -> np.ndarray:
@@ -86,7 +86,7 @@ def looks(family: Family, seed: int) -> dict[str, float]:
 
 @EVERY_FAMILY
 def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -> None:
-    """Noise drawn by any step, and above any threshold, agrees with the family's own chain."""
+    """Refined, inserted, carried and tail noise has the distribution of noise coarsened from the finest level."""
     for name, p_value in looks(family, 501).items():
         assert_consistent(p_value, f"{type(family).__name__}.{name}")
 
@@ -94,7 +94,7 @@ def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -
 @EVERY_FAMILY
 @pytest.mark.parametrize("target", ["0.1", "0.49", "0.500001", "0.7", "50", "1e9"])
 def test_carry_keeps_every_order_to_the_last_bit(family: Family, target: str) -> None:
-    """With shared randomness a lower row never overtakes a higher one, and the order of the rows does not matter."""
+    """Carrying rows to another level with shared randomness never lets a smaller value overtake a larger one."""
     rng = entropy.seeded(503)
     low = family.sample(5000, "0.5", rng=rng)
     if family.integer:
@@ -113,7 +113,7 @@ def test_carry_keeps_every_order_to_the_last_bit(family: Family, target: str) ->
 @EVERY_FAMILY
 @pytest.mark.parametrize("deviations", [-2, -0.05, 0.3, 6, 150])
 def test_draws_above_a_threshold_have_the_truncated_law(family: Family, deviations: float) -> None:
-    """Noise drawn above a threshold, near zero or far out, has the family's law given that it exceeds."""
+    """Noise drawn above a threshold has the distribution of noise that happens to exceed this threshold."""
     threshold = deviations * family.std("0.1")
     if isinstance(family, Exponential | Poisson):
         threshold = max(threshold, -1.0)
@@ -130,42 +130,42 @@ def test_draws_above_a_threshold_have_the_truncated_law(family: Family, deviatio
 
 
 class SignOfZero(DiscreteLaplace):
-    """A wrong family: it multiplies by numpy's sign, so noise of 0 stays 0."""
+    """A wrong family whose refinement multiplies by numpy's sign, so that noise of 0 stays 0."""
 
     def _refined(self, coarse, known, target, *, rng):
         return np.sign(coarse) * np.abs(super()._refined(coarse, known, target, rng=rng))
 
 
 class PrintedBetween(Laplace):
-    """A wrong family: it uses the distance to the coarse noise in place of the coarse noise (Lemma F.5)."""
+    """A wrong family that draws the middle level without regard to the coarse noise (misprint in Lemma F.5)."""
 
     def _bridge(self, coarse, fine, levels, *, rng):
         return self._coarsened(fine, levels[2], levels[1], rng=rng)
 
 
 class Mirrored(Laplace):
-    """A wrong family: it refines the magnitude and keeps the sign; the law is right, but orders may reverse."""
+    """A wrong family whose refinement keeps the sign: the distribution is correct, but the order may reverse."""
 
     def _refined(self, coarse, known, target, *, rng):
         return np.where(coarse < 0, -1, 1) * super()._refined(np.abs(coarse), known, target, rng=rng)
 
 
 class Redraw(Skellam):
-    """A wrong family: it draws fresh noise at every finer level."""
+    """A wrong family that draws fresh noise at every finer level."""
 
     def _refined(self, coarse, known, target, *, rng):
         return np.broadcast_to(self.sample(coarse.shape[-1], target, rng=rng), coarse.shape)
 
 
 class WideSteps(Gaussian):
-    """A wrong family: increments are 5 % too wide."""
+    """A wrong family whose increments between levels are 5 % too wide."""
 
     def _increment(self, size, fine, coarse, *, rng):
         return 1.05 * super()._increment(size, fine, coarse, rng=rng)
 
 
 class WideTail(Exponential):
-    """A wrong family: its tails belong to a law 5 % wider."""
+    """A wrong family whose tails belong to a distribution that is 5 % wider."""
 
     def log_tail(self, threshold, level):
         return super().log_tail(np.asarray(threshold) / 1.05, level)
@@ -184,7 +184,7 @@ class WideTail(Exponential):
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, unseen: str) -> None:
-    """The comparison that looks for this fault rejects the family, and an unrelated comparison accepts it."""
+    """The comparison that targets the error rejects the wrong family, and an unrelated comparison accepts it."""
     found = looks(family, 502)
     assert_detected(found[seen], type(family).__name__)
     assert_consistent(found[unseen], type(family).__name__)
@@ -193,7 +193,7 @@ def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, uns
 @EVERY_FAMILY
 @pytest.mark.parametrize("level", ["0.01", "1/3", "7"])
 def test_supports_of_neighbouring_counts_are_shifts_of_one_another(family: Family, level: str) -> None:
-    """With the same noise, the published values of c and c + 1 differ by exactly 1, on the grid of c = 0."""
+    """With equal noise, the published values of counts c and c + 1 differ by exactly 1 and lie on one grid."""
     noise = family.sample(20_000, level, rng=entropy.seeded(604)).astype(np.float64)
     step = 1.0 if family.integer else grid_step(family.std(level))
     assert 1.0 % step == 0.0
@@ -205,7 +205,7 @@ def test_supports_of_neighbouring_counts_are_shifts_of_one_another(family: Famil
 
 @pytest.mark.parametrize("family", [*FAMILIES, RandomisedResponse(5)], ids=lambda family: type(family).__name__)
 def test_steps_refuse_levels_out_of_order(family: DenseFamily) -> None:
-    """`refine`, `coarsen`, `between` refuse levels in the wrong order; `carry` to the same level changes nothing."""
+    """`refine`, `coarsen` and `between` refuse a wrong order of levels; `carry` to an equal level changes nothing."""
     z, rng = np.zeros(3, np.int64 if family.integer else np.float64), entropy.seeded(605)
     refused = [lambda level=level: family.refine(z, "0.1", level, rng=rng) for level in ("1/10", "0.05")]
     for level in ("1/10", "0.2"):

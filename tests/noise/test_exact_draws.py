@@ -1,4 +1,4 @@
-"""Exact draws have exact laws: doubles decide most draws, intervals and further random bits the others."""
+"""Exact draws follow exact distributions: doubles decide most draws, and intervals with more random bits the rest."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ DRAWS = 200_000
 
 
 def geometric(rate: Fraction) -> Tail:
-    """Return a tail with P[N > k] = e**(-rate (k + 1))."""
+    """Return the tail of a geometric number N, with P[N > k] = e**(-rate (k + 1))."""
     return Tail(lambda: decay(rate), rate)
 
 
 def geometric_cells(rate: float, count: int) -> np.ndarray:
-    """Return P[G = 0], …, P[G = count - 1], P[G >= count]."""
+    """Return the exact probabilities P[G = 0], …, P[G = count - 1] and P[G >= count] of a geometric number G."""
     ends = np.exp(-rate * np.arange(count + 1))
     return np.append(-np.diff(ends), ends[-1])
 
 
 class Words:
-    """A stand-in for a generator that returns prepared 64-bit words."""
+    """Replace a random generator by a list of prepared 64-bit words."""
 
     def __init__(self, words: list[int]) -> None:
         self.words = words
@@ -52,7 +52,7 @@ class Words:
     st.fractions(Fraction(1, 10**25), 5, max_denominator=10**25),
 )
 def test_a_weight_lies_within_its_bounds(rate: Fraction, more: Fraction) -> None:
-    """The interval contains the weight (1 - r) / (1 - a^2) * a, even where 1 - r almost cancels."""
+    """The computed interval contains the weight of a tail, even where the weight almost cancels to 0."""
 
     def weight() -> object:
         return (1 - decay(more)) / (1 - decay(2 * (rate + more))) * decay(rate)
@@ -68,7 +68,7 @@ def test_a_weight_lies_within_its_bounds(rate: Fraction, more: Fraction) -> None
 
 
 def test_a_probability_of_nothing_is_refused_and_not_pondered_for_ever() -> None:
-    """A weight that interval bounds cannot separate from 0 raises an error."""
+    """A draw with a weight that interval bounds cannot separate from 0 raises an error."""
     with pytest.raises(LevelError, match="too near"):
         draw(Tail(lambda: decay(THIRD) - decay(THIRD)), 1, rng=entropy.seeded(1))
 
@@ -76,7 +76,7 @@ def test_a_probability_of_nothing_is_refused_and_not_pondered_for_ever() -> None
 @pytest.mark.parametrize("rate", [Fraction(1, 10**6), THIRD, Fraction(7)])
 @pytest.mark.parametrize("flipped", [False, True])
 def test_words_beside_a_boundary_are_decided_right(rate: Fraction, flipped: bool) -> None:
-    """Draws are right for random words just below, at and just above a boundary, which may need a second word."""
+    """Draws are correct for random words just below and just above a boundary, which need a second word."""
     words, expected = [], []
     with mpmath.workdps(80):
         exact = mpmath.mpf(rate.numerator) / rate.denominator
@@ -96,7 +96,7 @@ def test_words_beside_a_boundary_are_decided_right(rate: Fraction, flipped: bool
 
 @pytest.mark.parametrize("room", [None, 1e300])
 def test_doubles_and_intervals_draw_the_same_law(monkeypatch: pytest.MonkeyPatch, room: float | None) -> None:
-    """If intervals decide every draw instead of doubles, the law is the same."""
+    """Geometric draws follow their distribution, whether doubles or intervals decide them."""
     settled: list[int] = []
     settle = Uniforms._settle
     monkeypatch.setattr(Uniforms, "_settle", lambda *args, **given: settled.append(1) or settle(*args, **given))
@@ -110,7 +110,7 @@ def test_doubles_and_intervals_draw_the_same_law(monkeypatch: pytest.MonkeyPatch
 
 
 def test_probabilities_rounded_to_four_bits_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: uniform numbers of four bits, never refined, give another law."""
+    """Draws from uniform numbers with only four random bits are detected as wrong."""
 
     class Coarse:
         def integers(self, _low: int, _high: int, size: int, **_options: object) -> np.ndarray:
@@ -123,7 +123,7 @@ def test_probabilities_rounded_to_four_bits_are_noticed(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("rate", [Fraction(1, 1000), Fraction(1, 10**6)])
 def test_slow_geometrics_have_their_law(rate: Fraction) -> None:
-    """Draws are uniform over cells of equal probability, and their lowest bits are uniform too."""
+    """Geometric draws with a tiny rate follow their distribution, and so do their lowest six bits."""
     drawn = draw(geometric(rate), DRAWS, rng=entropy.seeded(35))
     edges = np.unique(np.floor(-np.log1p(-np.arange(1, 200) / 200) / float(rate)))
     ends = np.exp(-float(rate) * (edges + 1))

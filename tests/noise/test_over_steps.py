@@ -1,4 +1,4 @@
-"""Noise over steps and levels has the right covariance and conditional laws, compared with sixty digits."""
+"""Gaussian noise over time steps and levels has the correct covariance and conditional distributions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.stats import assert_consistent, assert_detected, gaussian_vector_test
 
 
 def between(noise: np.ndarray, points: list[Point]) -> np.ndarray:
-    """Return the covariance of points from the formula."""
+    """Return the covariance of noise at release points (step and level) from the closed formula."""
     steps, levels = [point.step for point in points], np.array([float(point.level) for point in points])
     return noise[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels))
 
@@ -26,7 +26,10 @@ SCRAMBLED = [Point(step, Fraction(level)) for step, level in [(0, "0.2"), (3, "1
 
 
 def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> None:
-    """40,000 vectors, drawn at once or point by point, follow the joint law; a scale that is 5 % off is detected."""
+    """Noise at five release points has the exact covariance, also after three points are drawn again.
+
+    The points are redrawn one by one, each given the other four. A scale that is 5 % off is detected.
+    """
     noise, rng = StepNoise(prefix_covariance(5)), entropy.seeded(1)
     factor, wanted = noise.factor(SCRAMBLED), between(prefix_covariance(5), SCRAMBLED)
     drawn = factor.draw(40_000, rng=rng)
@@ -39,9 +42,10 @@ def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> N
 
 @pytest.mark.parametrize(("steps", "points"), [(5, 24), (30, 40), (365, 40)])
 def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, points: int) -> None:
-    """Means are off by less than the numerical slack, relative to what is left, and deviations by 1e-14.
+    """The conditional mean and deviation of noise at one release point are accurate for nearly equal levels.
 
-    Computed from the covariance matrix in doubles, half of the digits would be lost.
+    The error of the mean is below the numerical slack, and the relative error of the deviation below 1e-14. Computed
+    from the covariance matrix in doubles, half of the digits would be lost.
     """
     matrix, rng = prefix_covariance(steps), entropy.seeded(steps)
     levels = [Fraction(1, 10) * (1 + LEAST_GAP) ** i for i in range(8)]
@@ -63,7 +67,7 @@ def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, po
 
 
 def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath.matrix:
-    """Return the covariance of points in mpmath's working precision."""
+    """Return the covariance of noise at release points in mpmath's working precision."""
 
     def entry(one: Point, other: Point) -> mpmath.mpf:
         level = max(one.level, other.level)

@@ -1,4 +1,4 @@
-"""Randomised response on Z_k: exact formulas, many categories, and refusals."""
+"""Tests of randomised response on k categories: exact formulas, privacy loss, and refused values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DRAWS = 300_000
 
 
 def test_the_formulas_have_the_reference_values():
-    """Flip, bridge, refine, between and joint probabilities agree with every printed digit."""
+    """The probabilities of a flip, of each transition between levels and of joint outcomes equal reference values."""
     two, five = RandomisedResponse(categories=2), RandomisedResponse(categories=5)
     enclose(lambda: None, 250)  # sets the precision of all later results
     _, at_fine, at_coarse = five._middle(HALF, ONE, TWO)
@@ -46,7 +46,7 @@ def test_the_formulas_have_the_reference_values():
 
 
 def test_releases_of_one_vector_lose_what_the_finest_loses():
-    """By enumeration, the privacy loss of any set of levels is at most the finest epsilon, and reaches it."""
+    """The privacy loss of any set of levels is at most the epsilon of the finest level, and this bound is reached."""
     levels = (TWO, ONE, HALF)
     table = joint_table(RandomisedResponse(categories=3), levels, np.arange(3))
     for size in (1, 2, 3):
@@ -57,7 +57,7 @@ def test_releases_of_one_vector_lose_what_the_finest_loses():
 
 
 def test_what_is_no_category_is_refused():
-    """Truth, noise and the number of categories are checked before anything is drawn."""
+    """True values, noise and category numbers that are invalid are refused before anything is drawn."""
     family = RandomisedResponse(categories=3)
     for truth in ([0, 3], [-1, 0]):
         with pytest.raises(DataError, match=r"categories 0 … 2"):
@@ -70,7 +70,7 @@ def test_what_is_no_category_is_refused():
 
 
 def test_sparse_series_refuse_it_by_what_it_lacks():
-    """Sparse series refuse randomised response, which has no tails and no monotone steps."""
+    """Sparse series refuse randomised response, because it has no tails and no order-preserving transitions."""
     family = RandomisedResponse(categories=3)
     assert isinstance(family, DenseFamily) and not isinstance(family, Family)
     with pytest.raises(DeclarationError, match="not monotone"):

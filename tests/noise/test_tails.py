@@ -1,4 +1,4 @@
-"""Tails of every family agree with mpmath, their inverses are quantiles, and bad parameters are refused."""
+"""The tails of every family agree with mpmath, inverse tails are quantiles, and invalid parameters are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Pair = tuple[mpmath.mpf, mpmath.mpf]
 
 
 def gaussian(t: mpmath.mpf, level: mpmath.mpf) -> Pair:
-    """Return P[Z > t] and P[Z <= t] of normal noise."""
+    """Return P[Z > t] and P[Z <= t] of Gaussian noise."""
     z = t * mpmath.sqrt(2 * level)
     return mpmath.ncdf(-z), mpmath.ncdf(z)
 
@@ -82,7 +82,7 @@ EVERY_FAMILY = pytest.mark.parametrize("family", [case[0] for case in FAMILIES],
 
 @pytest.mark.parametrize(("family", "exact", "levels", "places", "close"), FAMILIES, ids=lambda part: str(part)[:20])
 def test_the_tails_agree_with_mpmath(family, exact, levels, places, close):
-    """The tail and both logarithms are right to 12 digits or more, from far below zero to far above."""
+    """The tail and both logarithms have at least 12 correct digits, from far below zero to far above."""
     for level in levels:
         for place in places:
             t = float(place)
@@ -100,7 +100,7 @@ def test_the_tails_agree_with_mpmath(family, exact, levels, places, close):
 
 
 def test_noise_that_is_never_negative_always_exceeds_less_than_zero():
-    """Below 0, Poisson and exponential noise have a tail probability of 1."""
+    """Poisson and exponential noise exceed every negative threshold with probability 1."""
     for family in (Poisson(), Exponential()):
         assert (float(family.tail(-1.0, 2)), float(family.log_cdf(-1.0, 2))) == (1.0, -np.inf)
 
@@ -108,7 +108,7 @@ def test_noise_that_is_never_negative_always_exceeds_less_than_zero():
 @EVERY_FAMILY
 @given(st.one_of(st.floats(-5000.0, -1e-3), st.floats(-1e-3, -1e-300)), st.sampled_from(["1e-6", "0.3", "2", "40"]))
 def test_the_inverse_of_a_tail_is_its_quantile(family, log_probability, level):
-    """The inverse x at log tail l satisfies P[Z > x] <= e^l <= P[Z >= x] up to rounding, in both tails."""
+    """The inverse x of a log tail l satisfies P[Z > x] <= e^l <= P[Z >= x] up to rounding, in both tails."""
     x = family.inverse_log_tail(log_probability, level)
     before = x - 1 if family.integer else x
     log_rest = math.log(-math.expm1(log_probability))
@@ -142,13 +142,13 @@ def test_the_inverse_of_a_tail_is_its_quantile(family, log_probability, level):
     ],
 )
 def test_parameters_that_cannot_be_served_are_refused(make, error, word):
-    """Sensitivities of 0 or less, levels out of range, and guarantees of exponential noise are refused."""
+    """Sensitivities of at most 0, levels out of range, and a privacy guarantee of exponential noise are refused."""
     with pytest.raises(error, match=word):
         make()
 
 
 def test_statements_name_the_guarantee():
-    """Each family states exactly the guarantee that it has."""
+    """Each family states the privacy guarantee that it has."""
     assert DiscreteLaplace(2).statement("1/2").startswith("0.5-DP (pure differential privacy, exactly, on integers)")
     assert Laplace(2.0).statement("0.1").startswith("0.1-differential privacy (pure)")
     assert "no zCDP" in Skellam().statement("0.01") and "not centred" in Poisson().statement("0.01")

@@ -1,11 +1,11 @@
-"""The largest privacy loss of an adversary who chooses each release by earlier outputs.
+"""The largest delta that an adversary can reach who chooses each release by the earlier outputs.
 
 Privacy losses of independent draws add up, so the state after some releases is the remaining epsilon, e = epsilon -
-loss, and the remaining budget. After the last release, the adversary gains (1 - e**e)+; before that, the best mean
-gain over the loss of the next release. Every release is the worst of its kind: Gaussian noise of rho has a normal
-loss of mean rho and variance 2 rho, a pure release is a coin with loss +-epsilon, and a key of an open domain reveals
-its unit with the stated probability. Means are sums over a grid of a hundredth of a standard deviation (a fiftieth
-for three steps), which gives delta to a relative 2e-4 (6e-4).
+loss, and the remaining budget. After the last release, the adversary gains (1 - e**e)+. Before the last release, the
+gain is the best mean gain over the loss of the next release. Every release is the worst of its kind: Gaussian noise
+of rho has a normal loss of mean rho and variance 2 rho, a pure release is a coin with loss +-epsilon, and a key of an
+open domain reveals its privacy unit with the stated probability. Means are sums over a grid of a hundredth of a
+standard deviation (a fiftieth for three steps), which gives delta with a relative error of 2e-4 (6e-4).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Move:
-    """A release: kind "gaussian" (amount rho), "coin" (epsilon) or "open" (probability of revealing a unit)."""
+    """A release of kind "gaussian" (amount rho), "coin" (epsilon) or "open" (probability of revealing a user)."""
 
     kind: str
     amount: float
@@ -34,13 +34,13 @@ Moves = Callable[[tuple[Move, ...]], Iterable[Move]]
 
 
 def most(moves: Moves, epsilon: float, steps: int) -> float:
-    """Return the largest delta at epsilon over adaptive adversaries with this number of steps."""
+    """Return the largest delta at epsilon that an adaptive adversary reaches within this number of steps."""
     apart = 0.01 if steps < 3 else 0.02
     return float(_value(moves, (), np.array([epsilon]), steps, np.arange(-9.0, 9.0 + apart, apart))[0])
 
 
 def _value(moves: Moves, made: tuple[Move, ...], left: FloatArray, steps: int, grid: FloatArray) -> FloatArray:
-    """Return the largest delta over stopping and each allowed move, for each remaining epsilon; shape (n,)."""
+    """Return the largest delta over stopping and each allowed move, per remaining epsilon; shape (n,)."""
     best = np.maximum(0.0, -np.expm1(np.minimum(left, 0.0)))
     if steps == 0:
         return best
@@ -69,6 +69,6 @@ def _after(
 
 
 def gaussian(left: FloatArray, mu: float) -> FloatArray:
-    """Return delta between two normal laws at distance mu, for each remaining epsilon."""
+    """Return delta between two normal distributions at distance mu, per remaining epsilon."""
     first = ndtr(mu / 2.0 - left / mu)
     return np.maximum(0.0, first - np.exp(np.minimum(left, 700.0)) * ndtr(-mu / 2.0 - left / mu))

@@ -1,10 +1,10 @@
 """The exact (epsilon, delta) of one Gaussian release over an open domain, to compare with the stated guarantee.
 
-A unit has l keys, j of them with no other unit. Each of these j keys is published with probability q, and noise hides
-the change by 1 in the other l - j keys. With G(epsilon) the delta of the Gaussian mechanism for these l - j keys, the
-exact delta is the largest, over j, of 1 - (1-q)**j + (1-q)**j G(epsilon - j ln(1-q)) for removing the unit, and of
-G(epsilon + j ln(1-q)) for adding it. Source: Wilkins, Kifer, Zhang and Karrer 2024, Exact Privacy Analysis of the
-Gaussian Sparse Histogram Mechanism; derived anew here.
+A privacy unit has l keys, and no other unit has j of these keys. Each of these j keys is published with probability
+q. Noise hides the change by 1 in the other l - j keys. With G(epsilon) the delta of the Gaussian mechanism for these
+l - j keys, the exact delta is the largest, over j, of 1 - (1-q)**j + (1-q)**j G(epsilon - j ln(1-q)) for removing the
+unit, and of G(epsilon + j ln(1-q)) for adding it. Source: Wilkins, Kifer, Zhang and Karrer 2024, Exact Privacy
+Analysis of the Gaussian Sparse Histogram Mechanism. The formula is derived independently here.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sparsehist.typing import FloatArray
 
 
 def sparse_gaussian_delta(epsilon: float, rho: float, max_keys: int, exceeds: float) -> float:
-    """Return the smallest delta with which one release is (epsilon, delta)-DP, to a relative 1e-9.
+    """Return the smallest delta for which one release is (epsilon, delta)-DP, with a relative error of 1e-9.
 
-    `rho` is the cost of the noise for `max_keys` keys, and `exceeds` the probability that a key of only one unit is
-    published.
+    `rho` is the cost of the noise for `max_keys` keys, and `exceeds` the probability that a key of only one privacy
+    unit is published.
     """
     new = np.arange(max_keys + 1.0)
     mu = np.sqrt(2 * rho * (1 - new / max_keys))
@@ -33,7 +33,7 @@ def sparse_gaussian_delta(epsilon: float, rho: float, max_keys: int, exceeds: fl
 
 
 def _gaussian(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
-    """Return delta between two normal laws at distance mu; epsilon may be negative."""
+    """Return delta between two normal distributions at distance mu; epsilon may be negative."""
     result = np.maximum(0.0, -np.expm1(epsilon))  # for mu = 0 both laws are equal
     apart = mu > 0
     above = log_ndtr(-epsilon[apart] / mu[apart] + mu[apart] / 2)

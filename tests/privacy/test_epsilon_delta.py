@@ -1,4 +1,4 @@
-"""The stated (epsilon, delta) of several noise paths is never below the exact one, and mostly equal to it."""
+"""The stated (epsilon, delta) of several noise paths is never below the exact guarantee, and mostly equals it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ HALF, FIFTIETH = Fraction(1, 2), Fraction(1, 50)
 
 
 def of_gaussian(level, **more):
-    """Return the cost of a path of Gaussian noise."""
+    """Return the cost of a noise path with Gaussian noise of rho."""
     return path_cost("rho", Fraction(level), law="gaussian", **more)
 
 
 def of_pure(level, **more):
-    """Return the cost of a path of pure DP."""
+    """Return the cost of a noise path with pure epsilon-DP."""
     return path_cost("epsilon", Fraction(level), **more)
 
 
 def delta_by_integration(epsilon, rho, coins):
-    """Return E[(p - e**epsilon q)+] by its definition: over all outcomes of the coins and a normal variable."""
+    """Return E[(p - e**epsilon q)+], the definition of delta, over all coin outcomes and a normal variable."""
     mu = math.sqrt(2 * float(rho))
     total = 0.0
     for faces in itertools.product((0, 1), repeat=len(coins)):
@@ -48,7 +48,7 @@ def delta_by_integration(epsilon, rho, coins):
 
 
 def test_paths_of_gaussian_noise_are_one_gaussian_mechanism():
-    """The stated epsilon is exact, and smaller than the epsilon that follows from zCDP."""
+    """The epsilon of several Gaussian noise paths is exact, and smaller than the epsilon that follows from zCDP."""
     total = total_cost([of_gaussian("0.1"), of_gaussian("0.3"), of_gaussian("0.1")])
     assert guarantee(total, 1e-6) == pytest.approx(gaussian.epsilon(1e-6, Fraction("0.5")), rel=1e-11)
     as_zcdp = total_cost([path_cost("rho", HALF)])
@@ -56,7 +56,7 @@ def test_paths_of_gaussian_noise_are_one_gaussian_mechanism():
 
 
 def test_equal_pure_paths_compose_exactly():
-    """Forty equal paths have the exact composition; one path, or delta 0, has the plain sum."""
+    """Forty equal pure noise paths compose exactly; one path alone, or a delta of 0, gives the sum of epsilons."""
     many = total_cost([of_pure("0.1")] * 40)
     assert guarantee(many, 1e-6) == pytest.approx(pure.epsilon(1e-6, Fraction("0.1"), 40), rel=1e-11)
     assert guarantee(many, 0) == 4.0
@@ -68,7 +68,7 @@ def test_equal_pure_paths_compose_exactly():
     [("0", ["1", "0.3", "0.3"]), ("0.2", ["0.5"]), ("0.05", ["0.2", "0.2", "0.7"]), ("2", ["1", "2"])],
 )
 def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
-    """At the stated epsilon the integral of the definition equals delta, and no smaller epsilon suffices."""
+    """For pure and Gaussian noise paths together, the stated epsilon reaches delta exactly and is the smallest."""
     costs = [of_pure(coin) for coin in coins] + ([of_gaussian(rho)] if Fraction(rho) else [])
     for delta in (1e-3, 1e-6):
         told = guarantee(total_cost(costs), delta)
@@ -79,7 +79,7 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
 
 
 def test_skellam_noise_adds_up_by_orders():
-    """Skellam and Gaussian noise together cost less than two separate bounds at half of delta each."""
+    """Skellam and Gaussian noise together cost less than the sum of two bounds at half of delta each."""
     noise = path_cost("none", FIFTIETH, law="skellam", keys=3)
     assert guarantee(noise, 1e-6) == pytest.approx(skellam.epsilon(1e-6, FIFTIETH, 3), rel=1e-9)
     both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)
@@ -100,7 +100,7 @@ def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
 
 
 def test_delta_infinity_is_taken_off_delta():
-    """At the stated epsilon, delta_infinity plus the exact delta is delta; else epsilon is infinite."""
+    """The delta of open domains is subtracted from delta first; if nothing remains, epsilon is infinite."""
     cost = total_cost([of_gaussian("0.3", delta_infinity=2e-7), of_gaussian("0.2")])
     told = guarantee(cost, 1e-6)
     assert 2e-7 + gaussian.delta(told, HALF) == pytest.approx(1e-6, rel=1e-9)
@@ -110,7 +110,7 @@ def test_delta_infinity_is_taken_off_delta():
 
 
 def test_what_is_unknown_has_no_epsilon():
-    """A path without a guarantee makes the sum infinite; with nothing spent epsilon is 0."""
+    """A noise path without a guarantee makes epsilon infinite unless nothing was spent; bad deltas are refused."""
     assert guarantee(total_cost([of_pure(1), path_cost("none", HALF)]), 0.1) == math.inf
     assert guarantee(total_cost([path_cost("none", None)]), 0) == 0
     for delta in (-1e-9, 1.0, math.nan, "1e-6"):
@@ -119,7 +119,7 @@ def test_what_is_unknown_has_no_epsilon():
 
 
 def test_the_guarantee_grows_with_every_path_and_falls_with_delta():
-    """A further cost never decreases epsilon, for each mixture of four kinds."""
+    """A further noise path never lowers epsilon, and a larger delta never raises it."""
     kinds = [of_gaussian("0.1"), of_pure("0.2"), path_cost("none", FIFTIETH, law="skellam"), path_cost("rho", HALF)]
     for size in range(1, 4):
         for some in itertools.combinations(kinds, size):

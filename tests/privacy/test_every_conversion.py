@@ -1,4 +1,4 @@
-"""Every conversion gives finite and monotone results, and refuses invalid parameters."""
+"""Every privacy conversion gives finite and monotone results, and refuses invalid parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
 
 
 def powers(low: float, high: float):
-    """Return numbers from 10**low to 10**high, with uniform logarithms."""
+    """Return a strategy for numbers from 10**low to 10**high, with uniform logarithms."""
     return st.floats(low, high).map(lambda power: 10.0**power)
 
 
@@ -45,7 +45,7 @@ ROUNDING = 1 + 1e-9
 @pytest.mark.parametrize("law", LAWS)
 @given(data=st.data(), power=st.floats(-300, -1e-9), step=STEP)
 def test_every_answer_is_finite_and_monotone(law: str, data: st.DataObject, power: float, step: float) -> None:
-    """Delta falls with epsilon and rises with the cost, epsilon falls with delta, and both stay in range."""
+    """Delta falls with epsilon and rises with the cost, epsilon falls with delta, and both stay in valid ranges."""
     conversions, costs = LAWS[law]
     cost, *larger = data.draw(costs)
     whole = cost[0] * cost[1] if law == "pure" else 1.0
@@ -79,7 +79,7 @@ def test_the_largest_rho_rises_with_epsilon_and_delta(law: str, epsilon: float, 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, True, "one"])
 @pytest.mark.parametrize("law", [gaussian, zcdp, pure, skellam, poisson], ids=lambda law: law.__name__)
 def test_what_is_no_parameter_is_refused_with_its_value(law: object, wrong: object) -> None:
-    """Negative, infinite, boolean and text parameters and NaN are refused."""
+    """Negative, infinite, boolean and text parameters and NaN are refused, and the message names the value."""
     cost = (0.1, 3) if law is pure else (0.1,)
     for refused in (
         lambda: law.delta(wrong, *cost), lambda: law.delta(1.0, wrong, *cost[1:]), lambda: law.epsilon(wrong, *cost)

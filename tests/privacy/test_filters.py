@@ -1,4 +1,4 @@
-"""Privacy filters: no adaptive adversary exceeds them, but adversaries exceed wrong replacements of a filter."""
+"""No adaptive adversary exceeds a privacy filter, but adversaries exceed wrong replacements of a filter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAW = {"gaussian": "gaussian", "coin": "epsilon"}
 
 
 def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] = SHARES):
-    """Return the moves that a filter allows: shares of the remaining budget, and all of it."""
+    """Return a function that yields the next moves a filter allows, at shares of the remaining budget up to all."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         spent = sum((within.charge(LAW[move.kind], Fraction(move.amount)) for move in made), Fraction(0))
@@ -41,7 +41,7 @@ def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] 
 
 
 def passes_every_curve(made: Iterable[Move], epsilon: float, delta: float) -> bool:
-    """Return whether any proven bound is within the budget; this best-of-routes accounting is not a filter."""
+    """Return whether the best of all proven bounds is within the budget; as an adaptive rule, this is not sound."""
     currency = {"gaussian": "rho", "coin": "epsilon"}
     parts = [
         path_cost(currency[move.kind], Fraction(move.amount), law="gaussian" if move.kind == "gaussian" else None)
@@ -63,7 +63,7 @@ BUDGETS = [("gaussian", 3, "1e-6"), ("gaussian", 1, "1e-6"), ("gaussian", 8, "1e
     ],
 )
 def test_no_adversary_gets_beyond_a_filter(route, epsilon, delta, steps):
-    """Adaptive adversaries stay within delta; one Gaussian release of the whole budget reaches delta."""
+    """Adaptive adversaries stay within the filter's delta, and Gaussian releases come within 1 % of it."""
     within = filter_on(route, Fraction(epsilon), Fraction(delta))
     kinds, shares = (("gaussian",), SHARES[::2]) if route == "gaussian" else (("gaussian", "coin"), SHARES[::3])
     reached = most(by_filter(within, kinds, shares), float(epsilon), steps) / float(delta)
@@ -72,7 +72,7 @@ def test_no_adversary_gets_beyond_a_filter(route, epsilon, delta, steps):
 
 @pytest.mark.parametrize("steps", [2, slow(3)])
 def test_no_adversary_gets_beyond_the_rho_filter(steps):
-    """The (epsilon, delta) bounds of rho hold for Gaussian and pure releases together."""
+    """Adaptive adversaries stay within the (epsilon, delta) of rho, with Gaussian and pure releases together."""
     within = Filter("rho", Fraction(1, 5))
     for epsilon in (0.5, 1.5, 3.0):
         reached = most(by_filter(within, ("gaussian", "coin"), SHARES[::3]), epsilon, steps)
@@ -81,14 +81,14 @@ def test_no_adversary_gets_beyond_the_rho_filter(steps):
 
 @pytest.mark.parametrize("steps", [2, 3])
 def test_no_adversary_gets_beyond_the_pure_filter(steps):
-    """No adaptive adversary has a privacy loss above the sum of the epsilons of pure releases."""
+    """No adaptive adversary has a privacy loss above the epsilon limit of the pure filter."""
     moves = by_filter(filter_on("pure", Fraction(2)), ("coin",))
     assert most(moves, 2.0, steps) == pytest.approx(0.0, abs=1e-12)
     assert most(moves, 1.99, steps) > 1e-3
 
 
 def test_best_of_routes_accounting_is_found_out():
-    """The adaptive pair of the counterexample passes every curve at (3, 1e-6) and has a delta of 1.945e-6."""
+    """The counterexample passes best-of-routes accounting at (3, 1e-6), but its true delta is 1.945e-6."""
     first, branches = Move("gaussian", 0.0209), (Move("gaussian", 0.1887), Move("coin", 2.149))
     assert all(passes_every_curve((first, second), 3.0, 1e-6) for second in branches)
 
@@ -101,7 +101,7 @@ def test_best_of_routes_accounting_is_found_out():
 
 
 def test_a_search_finds_out_best_of_routes_accounting():
-    """A search that does not know the counterexample also finds that best-of-routes accounting fails."""
+    """A search that does not know the counterexample also finds that best-of-routes accounting exceeds its delta."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         if not made:
@@ -119,7 +119,7 @@ def test_a_search_finds_out_best_of_routes_accounting():
 
 
 def test_the_filter_refuses_the_step_that_would_break_it():
-    """After a Gaussian release at 0.0209, no single route allows the rest of both branches of the counterexample."""
+    """After the first release of the counterexample, no single filter allows both of its possible next releases."""
     first, gauss, coin = Fraction("0.0209"), Fraction("0.1887"), Fraction("2.149")
     exact = filter_on("gaussian", Fraction(3), Fraction("1e-6"))
     assert exact.fits(exact.limit, "gaussian", first)
@@ -158,7 +158,7 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
 
 @pytest.mark.parametrize(("order", "coarse", "fine"), [(2, 0.49, 1.04), (8, 0.103, 0.219)])
 def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine):
-    """A pure series that is refined after a look at a coarse level costs more than its finest level alone."""
+    """Charging a pure series only its finest level is unsound if refining depends on the coarse release."""
     divergence = {level: float(coin_divergence(order, Fraction(level))) for level in (coarse, fine)}
     kept = {level: 1 / (1 + math.exp(-level)) for level in (coarse, fine)}
     # In lossless randomised response, the coarse coin is the fine coin, replaced by a fair one at this rate.
@@ -198,7 +198,7 @@ def test_two_populations_with_a_filter_each_add_up():
 @pytest.mark.parametrize("order", [2, 3, 22, 400])
 @pytest.mark.parametrize("epsilon", ["0.001", "0.5", "4", "40"])
 def test_a_coin_costs_its_divergence(order, epsilon):
-    """The divergence is right to 12 digits, rounded up, and at most what the rho of the coin implies."""
+    """The Rényi divergence of a pure release is accurate, rounded up, and at most what the release's rho implies."""
     value = Fraction(epsilon)
     with mp.workdps(60):
         e = oracle.number(value)
@@ -211,7 +211,7 @@ def test_a_coin_costs_its_divergence(order, epsilon):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.5", "1e-5"), ("3", "7.5e-7"), ("0.01", "1e-10")])
 def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
-    """The Gaussian and the Rényi limit agree with mpmath to 12 digits and are never above it."""
+    """The limits of the Gaussian and the Rényi filter agree with mpmath to 11 digits and are never above it."""
     goal = Fraction(epsilon), Fraction(delta)
     with mp.workdps(60):
         within = filter_on("gaussian", *goal)
@@ -246,7 +246,7 @@ def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
     ],
 )
 def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys):
-    """The largest level fits into all or part of the remaining budget, for one series and for three equal ones."""
+    """The largest level for one series or three equal series fits into the remaining budget; 0.1 % more does not."""
     for room, times in product((within.limit, within.limit / 3), (1, 3)):
         level = within.largest(room, law, keys, times=times)
         assert within.fits(room, law, level, keys, times=times)
@@ -258,7 +258,7 @@ def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys
 
 @pytest.mark.parametrize("law", ["gaussian", "epsilon", "skellam", "poisson"])
 def test_a_level_keeps_to_its_goal_and_a_thousandth_more_does_not(law):
-    """The level satisfies its (epsilon, delta) by the conversion of its noise; a thousandth more does not."""
+    """The largest level satisfies its (epsilon, delta) goal for each kind of noise; a level 0.1 % higher does not."""
     goal = EpsilonDelta("1.5", "1e-7")
     level = filters.level_within(goal, law, 2)
     more = level * Fraction(1001, 1000)
@@ -272,7 +272,7 @@ def test_a_level_keeps_to_its_goal_and_a_thousandth_more_does_not(law):
 
 
 def test_poisson_series_share_delta_for_ever():
-    """Each series is charged at half of the delta that earlier ones left, so later ones still fit."""
+    """Each Poisson series is charged at half of the delta that earlier series left, so later series still fit."""
     within = filter_on("poisson", Fraction(3), Fraction("1e-6"))
     first = within.charge("poisson", Fraction("0.01"))
     assert first == pytest.approx(poisson.epsilon(0.5e-6, "0.01"), rel=1e-8)
@@ -294,6 +294,6 @@ def test_poisson_series_share_delta_for_ever():
     ],
 )
 def test_what_no_route_can_promise_is_refused(make, word):
-    """Too small an order, a delta of 0, and noise that the route cannot charge are refused."""
+    """A filter refuses an order that is too small, a delta of 0, and noise that it cannot charge."""
     with pytest.raises(DeclarationError, match=word):
         make()

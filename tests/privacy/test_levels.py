@@ -1,4 +1,4 @@
-"""Levels are exact rationals, however they are written."""
+"""Noise levels are exact rational numbers, in whatever form they are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparsehist.privacy.levels import level_or_zero, rounded_down
 
 
 def test_one_level_in_many_spellings() -> None:
-    """A float is read as its shortest decimal; all spellings of a tenth are one level."""
+    """Different spellings of a tenth give one level, and a float is read as its shortest decimal."""
     spellings = [0.1, "0.1", "1/10", ".1", "1e-1", Fraction(1, 10), Decimal("0.1"), np.float64(0.1)]
     assert {as_level(spelling) for spelling in spellings} == {Fraction(1, 10)}
     assert as_level(2) == as_level(np.int64(2)) == as_level("2") == 2
@@ -26,7 +26,7 @@ def test_one_level_in_many_spellings() -> None:
 
 
 def test_levels_are_rounded_down_to_significant_digits() -> None:
-    """Rounding is downwards for both signs, and changes nothing that has few digits."""
+    """Levels are rounded down, for both signs; numbers with few digits do not change."""
     assert rounded_down(Fraction(2, 3), 3) == Fraction(333, 500)
     assert rounded_down(Fraction(-2, 3), 3) == Fraction(-667, 1000)
     assert rounded_down(Fraction(125, 10**9), 3) == Fraction(125, 10**9)
@@ -40,7 +40,7 @@ def test_levels_are_rounded_down_to_significant_digits() -> None:
     ],
 )
 def test_what_is_no_level_is_refused_with_its_value(wrong: object) -> None:
-    """Levels that are not positive and finite, or that doubles cannot hold, are refused with their value."""
+    """Levels that are not positive and finite, or that doubles cannot represent, are refused with their value."""
     with pytest.raises(LevelError) as refusal:
         as_level(wrong)  # type: ignore[arg-type]
     assert shown(wrong) in str(refusal.value)
@@ -48,5 +48,5 @@ def test_what_is_no_level_is_refused_with_its_value(wrong: object) -> None:
 
 @given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**9))
 def test_text_reads_back(level: Fraction) -> None:
-    """The stored text of a level is that level."""
+    """The stored text of a level reads back as an equal level."""
     assert as_level(level_text(level)) == level

@@ -1,4 +1,4 @@
-"""dp-accounting and OpenDP give the same numbers by their own methods."""
+"""Compare privacy conversions with dp-accounting and OpenDP, which use other methods."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ DELTAS = [1e-50, 1e-12, 1e-6, 0.01]
 
 
 def test_gaussian_delta_agrees_with_dp_accounting() -> None:
-    """delta agrees with the privacy loss distribution of dp-accounting."""
+    """The delta of Gaussian noise agrees with the privacy loss distribution of dp-accounting."""
     loss = privacy_loss_mechanism.GaussianPrivacyLoss(standard_deviation=1.0)
     for epsilon in EPSILONS:
         assert gaussian.delta(epsilon, 0.5) == pytest.approx(loss.get_delta_for_epsilon(epsilon), rel=1e-9)
 
 
 def test_gaussian_epsilon_and_noise_agree_with_dp_accounting() -> None:
-    """epsilon and noise agree with the solvers of dp-accounting, to their precision."""
+    """The epsilon and scale of Gaussian noise agree with dp-accounting, up to the precision of its solvers."""
     for delta in DELTAS:
         assert gaussian.epsilon(delta, 0.5) == pytest.approx(dp_accounting.get_epsilon_gaussian(1.0, delta), rel=1e-9)
         sigma = dp_accounting.get_sigma_gaussian(1.0, delta)
@@ -40,14 +40,14 @@ def test_gaussian_epsilon_and_noise_agree_with_dp_accounting() -> None:
 
 @pytest.fixture(scope="module")
 def profile() -> object:
-    """Return OpenDP's (epsilon, delta) of noise at rho 1/8, which it derives from zCDP alone."""
+    """Return OpenDP's (epsilon, delta) curve of Gaussian noise at rho 1/8, which OpenDP derives from zCDP alone."""
     opendp.enable_features("contrib")
     space = opendp.vector_domain(opendp.atom_domain(T=float, nan=False)), opendp.l2_distance(T=float)
     return opendp.c.make_zCDP_to_approxDP(opendp.m.make_gaussian(*space, scale=1.0)).map(0.5)
 
 
 def test_zcdp_agrees_with_opendp(profile: object) -> None:
-    """Both directions of the conversion agree with OpenDP."""
+    """The conversion from rho to epsilon and delta agrees with OpenDP in both directions."""
     for epsilon in (0.1, 1.0, 5.0):
         assert zcdp.delta(epsilon, 0.125) == pytest.approx(profile.delta(epsilon), rel=1e-9)
     for delta in DELTAS:
@@ -55,7 +55,7 @@ def test_zcdp_agrees_with_opendp(profile: object) -> None:
 
 
 def test_composition_of_pure_dp_agrees_with_dp_accounting() -> None:
-    """A hundred compositions agree with dp-accounting, whose Fourier transform has an error near 1e-15."""
+    """The composition of a hundred pure releases agrees with dp-accounting, up to its Fourier error near 1e-15."""
     one = common.DifferentialPrivacyParameters(0.05, 0.0)
     each = privacy_loss_distribution.from_privacy_parameters(one, value_discretization_interval=0.05)
     together = each.self_compose(100)
@@ -67,7 +67,7 @@ def test_composition_of_pure_dp_agrees_with_dp_accounting() -> None:
 
 
 def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
-    """Delta lies between the estimates from losses rounded down and up to a grid of 1e-4."""
+    """The delta of Poisson noise lies between the optimistic and the pessimistic estimate of dp-accounting."""
     k = np.arange(300)
     lower = {int(at): float(value) for at, value in zip(k, stats.poisson.logpmf(k, 100.0), strict=True)}
     upper = {at + 1: value for at, value in lower.items()}
@@ -84,7 +84,7 @@ def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
 
 
 def test_skellam_agrees_with_dp_accounting_on_the_same_orders() -> None:
-    """The conversion of dp-accounting from our Rényi divergences, at all relevant orders, gives the same epsilon."""
+    """Skellam epsilons equal those that dp-accounting computes from our Rényi divergences at all relevant orders."""
     orders = list(range(2, 400))
     for mean, keys in ((50, 1), (500, 20)):
         level = Fraction(1, mean)

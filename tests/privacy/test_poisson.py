@@ -16,7 +16,7 @@ from sparsehist.privacy.poisson import delta, epsilon
 
 
 def by_enumeration(mean: float, epsilon: float) -> float:
-    """Return the larger delta of both directions (count up or down by 1), as sums over all outputs."""
+    """Return the delta of Poisson noise as a sum over all outputs, for the worse of count + 1 and count - 1."""
     k = np.arange(0, math.ceil(mean + 40 * mean**0.5) + 60)
     falls = np.exp(law.logpmf(k, mean)) * np.maximum(0.0, 1 - np.exp(epsilon) * k / mean)
     rises = np.exp(law.logpmf(k, mean)) * np.maximum(0.0, 1 - np.exp(epsilon) * mean / (k + 1))
@@ -26,7 +26,7 @@ def by_enumeration(mean: float, epsilon: float) -> float:
 @pytest.mark.parametrize("mean", [0.3, 1, 20, 100, 1000, 250_000])
 @pytest.mark.parametrize("asked", [0.0, 0.001, 0.01, 0.2, 0.5, 2.0])
 def test_delta_is_the_sum_over_all_outputs(mean: float, asked: float) -> None:
-    """Delta equals the sum over all outputs, in the worse direction; deltas below 1e-200 are not compared."""
+    """The delta of Poisson noise equals the sum over all outputs, in the worse direction, down to 1e-200."""
     exact = by_enumeration(mean, asked)
     if exact > 1e-200:
         assert delta(asked, 1 / Fraction(mean)) == pytest.approx(exact, rel=1e-8, abs=0)
@@ -38,7 +38,7 @@ def test_delta_is_the_sum_over_all_outputs(mean: float, asked: float) -> None:
     step=st.floats(1e-6, 1),
 )
 def test_epsilon_and_delta_agree(power: float, log_delta: float, step: float) -> None:
-    """At the computed epsilon delta is at most the target; at an epsilon a millionth smaller it is above."""
+    """The computed epsilon of Poisson noise satisfies its delta; an epsilon that is a millionth smaller does not."""
     mean, target = 10.0**power, 10.0**log_delta
     level = 1 / Fraction(mean)
     if math.exp(-mean) >= target:

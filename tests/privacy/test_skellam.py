@@ -1,4 +1,4 @@
-"""Rényi bounds of Skellam noise are above the exact divergence, and are the smaller of two bounds."""
+"""The Rényi bound of Skellam noise is above the exact divergence, and is the smaller of two published bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.privacy import oracle_conversions as oracle
 
 
 def exact_renyi(alpha: float, variance: float) -> float:
-    """Return the exact Rényi divergence of one key by a sum over outputs."""
+    """Return the exact Rényi divergence of Skellam noise on one key, as a sum over outputs."""
     reach = int(14 * variance**0.5 + 40 + 8 * alpha)
     k = np.arange(-reach, reach + 1)
     with np.errstate(divide="ignore"):
@@ -30,7 +30,7 @@ def exact_renyi(alpha: float, variance: float) -> float:
 @pytest.mark.parametrize("variance", [0.5, 2, 10, 100, 1000])
 @pytest.mark.parametrize("alpha", [2, 3, 8, 30])
 def test_the_bound_lies_above_the_exact_divergence(variance: float, alpha: int) -> None:
-    """The bound is above the exact divergence, for one key and for twenty independent keys."""
+    """The Rényi bound is not below the exact divergence, for one key and for twenty independent keys."""
     for keys in (1, 20):
         assert renyi(alpha, 2 / variance, keys) >= keys * exact_renyi(alpha, variance) * (1 - 1e-9)
 
@@ -39,7 +39,7 @@ def test_the_bound_lies_above_the_exact_divergence(variance: float, alpha: int) 
     ("alpha", "mean", "keys"), [(2, "1/2", 1), (30, "1/2", 1), (2, "50", 20), (8, "5", 3), (60, "50", 20)]
 )
 def test_the_bound_is_the_smaller_of_the_two(alpha: int, mean: str, keys: int) -> None:
-    """Each of the two printed bounds is the smaller one somewhere."""
+    """The Rényi bound equals the smaller of the two published bounds, in cases where either one is smaller."""
     level = 1 / Fraction(mean)
     with mp.workdps(40):
         assert oracle.apart(renyi(alpha, level, keys), oracle.skellam_divergence(alpha, level, keys)) < 1e-12
@@ -47,7 +47,7 @@ def test_the_bound_is_the_smaller_of_the_two(alpha: int, mean: str, keys: int) -
 
 @pytest.mark.parametrize("variance", [1e-5, 0.3, 1.0, 1.5, 10.0, 300.0, 999.9, 1000.0, 1e4, 1e8])
 def test_the_ratio_of_bessel_functions_is_exact(variance: float) -> None:
-    """ln(I0/I1) is right on both sides of each change of formula."""
+    """The logarithm of the Bessel ratio I0/I1 is accurate on both sides of each change of formula."""
     with mp.workdps(40):
         exact = mp.log(mp.besseli(0, variance) / mp.besseli(1, variance))
         assert oracle.apart(skellam._log_bessel_ratio(variance), exact) < 1e-12
@@ -57,7 +57,7 @@ def test_the_ratio_of_bessel_functions_is_exact(variance: float) -> None:
     ("mean", "keys"), [(Fraction(1, 50), 1), (Fraction(1), 5), (Fraction(50), 20), (Fraction(5000), 1)]
 )
 def test_the_best_order(mean: Fraction, keys: int) -> None:
-    """The chosen order is the best of all orders up to 300 and of the two best beyond, for deltas down to 1e-300."""
+    """The chosen Rényi order is at least as good as all other orders tried, for deltas down to 1e-300."""
     level = 1 / mean
     with mp.workdps(40):
         lines = [oracle.skellam_divergence(order, level, keys) for order in range(2, 301)]
@@ -78,7 +78,7 @@ def test_the_best_order(mean: Fraction, keys: int) -> None:
 
 
 def test_epsilon_and_delta_are_inverse_and_above_the_exact_delta() -> None:
-    """The conversion is its own inverse, and not below the hockey-stick divergence of one key."""
+    """Epsilon and delta are inverse conversions, and delta is not below the exact delta of one key."""
     for target in (1e-4, 1e-9):
         at = epsilon(target, "0.01", 4)
         assert delta(at, "0.01", 4) == pytest.approx(target, rel=1e-12)
@@ -90,6 +90,6 @@ def test_epsilon_and_delta_are_inverse_and_above_the_exact_delta() -> None:
 
 @pytest.mark.parametrize("alpha", [1, 1.5, 2.5])
 def test_orders_that_cannot_be_are_refused(alpha: float) -> None:
-    """Orders that are not integers from 2 on are refused, because the bound is proved only for these."""
+    """Rényi orders other than integers from 2 on are refused, because the bound is proved only for these."""
     with pytest.raises(DeclarationError, match="integer orders"):
         renyi(alpha, "0.01")

@@ -1,4 +1,4 @@
-"""The stated guarantee of a release over an open domain is never below the exact one, with a known gap."""
+"""The stated guarantee of a release over an open domain is above the exact one by a known difference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CASES = [(1, 0.5, 5.0), (20, 0.1, 5.0), (20, 0.5, 6.0), (100, 1.0, 5.5), (20, 0.
 def test_what_is_stated_is_never_less_than_the_exact_delta(
     max_keys: int, rho: float, deviations: float, epsilon: float
 ) -> None:
-    """Approximate zCDP, converted, lies above the exact trade-off, and so does the sum of both exact parts."""
+    """The stated delta of an open-domain release is never below the exact delta, for epsilons from 0 to 8."""
     noise = Gaussian(sensitivity=math.sqrt(max_keys))
     q = float(noise.tail(deviations * noise.std(rho), rho))
     exact = sparse_gaussian_delta(epsilon, rho, max_keys, q)

@@ -1,4 +1,4 @@
-"""`python -m sparsehist`, where the script is not on the path."""
+"""Run the command line by `python -m sparsehist`, also if the script is not on the path."""
 
 from sparsehist.cli import main
 

@@ -1,8 +1,8 @@
-"""Random generators; all production code gets them here.
+"""Random generators for all production code.
 
-The stream is AES-128 in counter mode, keyed with 128 bits of the operating system's entropy. A generator is made for
-one operation and then discarded, so it does not survive a fork, and its state is never stored. Measured: 10 ns per
-normal, 3 ns per uniform number, as fast as numpy's PCG64.
+The stream is AES-128 in counter mode, with a key of 128 bits from the operating system. A generator serves one
+operation and is then discarded, so it does not survive a fork, and its state is never stored. Normal numbers take
+10 ns, uniform numbers 3 ns, as with numpy's PCG64.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """All errors that sparsehist raises on purpose.
 
-`SparsehistError` is the base class. Below it, `InputError` is for bad input, `RefusedError` for privacy limits,
-`StoreError` for the durable state, and `LawError` for broken promises. Each class has its exit code of the command
-line: 2, or 3 for privacy limits, 4 for a store in use, and 5 for a series that differs.
+`SparsehistError` is the base class. Its subclasses are `InputError` for bad input, `RefusedError` for privacy limits,
+`StoreError` for the durable state, and `LawError` for bugs. Each class has an exit code for the command line: 3 for
+privacy limits, 4 for a store in use, 5 for a series that differs, and 2 for all others.
 
-An engine's message may quote a key or a unit. So `raise_alone` raises the error that replaces it, without a reference
-to it.
+An engine's message may quote a key or a unit. So `raise_alone` replaces an engine's error by another error that has
+no reference to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Read = TypeVar("_Read")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Return the text with control and invisible characters escaped, since strangers choose names and keys."""
+    """Return the text with control and invisible characters escaped, because strangers choose names and keys."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text)
@@ -34,9 +34,9 @@ _LONGEST_SHOWN, _LONGEST_NUMBER = 200, 60
 
 
 def shown(value: object) -> str:
-    """Return a caller's value for an error: a number, a date or a short text; for other values only the type.
+    """Return a caller's value as text for an error: a number, a date or a short text; of other values only the type.
 
-    A frame, a column or a list as a wrong argument may contain data of the log.
+    A wrong argument may be a frame, a column or a list with data of the log, so errors must not show it.
     """
     if isinstance(value, Fraction | Decimal | date):
         return str(value)
@@ -52,39 +52,39 @@ def shown(value: object) -> str:
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 
 
-def read_each(name: str, values: object, read: Callable[[Any], _Read], wanted: str) -> list[_Read]:
-    """Read the entries of a list; errors name an entry by its position, since the list may contain data.
+def read_each(name: str, values: object, read: Callable[[Any], _Read], rule: str) -> list[_Read]:
+    """Read the entries of a list; errors name an entry by its position, because the list may contain data.
 
-    Any value but a list or tuple is read as a single entry. `read` converts an entry or raises an `InputError`;
-    `wanted` says what an entry must be.
+    A value that is not a list or tuple is read as a single entry. `read` converts an entry or raises an `InputError`;
+    `rule` completes "each entry must be".
     """
     if not isinstance(values, list | tuple):
         return [read(values)]
-    done = []
+    entries = []
     for number, value in enumerate(values, 1):
         try:
-            done.append(read(value))
+            entries.append(read(value))
         except InputError as error:
-            raise_alone(type(error)(f"{name} must each be {wanted}; entry {number} is not"))
-    return done
+            raise_alone(type(error)(f"{name} must each be {rule}; entry {number} is not"))
+    return entries
 
 
 def as_mapping(name: str, value: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
-    """Return a copy of a mapping; errors show only the type of other values."""
+    """Return a copy of a mapping; refuse other values, and show only their type."""
     if not isinstance(value, Mapping):
         raise DeclarationError(f"{name} must be a mapping, got {shown(value)}")
     return dict(value)
 
 
 _IN_URL = re.compile(r"(?<=://)[^\s'\"]*@|(?<=\?)[^\s'\"]*=[^\s'\"]*")
-# A literal of SQL in single, double or dollar quotes. Repetition is bounded, so that matching is fast.
+# A SQL literal in single, double or dollar quotes. Repetitions are bounded, so that matching is fast.
 _LITERAL = r"""(?:[a-z]?'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w{0,40})\$.{0,2000}?\$\%d\$)"""
 _NAMED = r"(?:secret|token|passw|pwd|connection_?string|account_?key|access_?key|key_?id|authorization)\w{0,40}"
 _BETWEEN = r"(?:\s|[:=>(]|\bto\b|/\*.{0,200}?\*/){1,200}"
 _FLAGS = re.IGNORECASE | re.DOTALL
 _GIVEN = re.compile(rf"({_NAMED}(?:{_BETWEEN}|['\"]\s{{0,40}}[:=]\s{{0,40}})){_LITERAL % 2}", _FLAGS)
 _INSIDE = re.compile(rf"({_NAMED}\s{{0,40}}=\s{{0,40}}|\bbearer\s{{1,40}})[^\s;'\"$…>]+", _FLAGS)
-# No literal of these statements is shown.
+# Errors show no literal of these statements.
 _STATEMENT = re.compile(
     r"\b(?:create\s{1,40}(?:or\s{1,40}replace\s{1,40})?(?:\w{1,40}\s{1,40})?secret\b|attach(?:\s{1,40}\w{1,40}){0,3}\s{0,40}(?=['$])).*",
     _FLAGS,
@@ -93,7 +93,7 @@ _ANY_LITERAL = re.compile(_LITERAL % 1, _FLAGS)
 
 
 def without_credentials(text: str) -> str:
-    """Return the text without anything that looks like credentials: parts of URLs, secrets in SQL."""
+    """Return the text without credentials, as far as they can be recognised: parts of URLs, secrets in SQL."""
     text = _IN_URL.sub("…", text) if "://" in text else text
     text = _STATEMENT.sub(lambda found: _ANY_LITERAL.sub("'…'", found[0]), text)
     return _INSIDE.sub(r"\1…", _GIVEN.sub(r"\1'…'", text))
@@ -102,7 +102,7 @@ def without_credentials(text: str) -> str:
 class SparsehistError(Exception):
     """Base class of all errors of this package.
 
-    Its text may name columns and files; it is shown without credentials, and with control characters escaped.
+    The message may name columns and files. It is shown without credentials, and with control characters escaped.
 
     Attributes:
         parameter: Name of the wrong parameter of the Python interface, if any.
@@ -115,7 +115,7 @@ class SparsehistError(Exception):
         self.parameter = parameter
 
     def __str__(self) -> str:
-        """Return the message with its line breaks."""
+        """Return the message; line breaks stay."""
         return printable(without_credentials(super().__str__()), keep="\n\t")
 
     def __repr__(self) -> str:
@@ -152,19 +152,19 @@ class StatementError(DeclarationError):
 
 
 class GuaranteeError(StatementError):
-    """A query may break the guarantee: rows of one unit may depend on others. The message says what to write."""
+    """A query may break the guarantee: rows of one unit may depend on other units. The message says what to write."""
 
 
 class NotAllowedError(StatementError):
-    """A statement that a session for readers of releases does not run."""
+    """A session for readers of releases does not run this statement."""
 
 
 class DataError(InputError):
-    """The log breaks a rule. The message never holds a key or a unit."""
+    """The log breaks a rule. The message never contains a key or a unit."""
 
 
 class NameTakenError(InputError):
-    """The name is taken by a series or release that was made by another request."""
+    """The name belongs to a series or release with other parameters."""
 
 
 class SeriesDiffersError(NameTakenError):
@@ -192,9 +192,9 @@ class BudgetExceededError(RefusedError):
 
 
 class LawError(SparsehistError):
-    """A promise would be broken: a draw has the wrong law, or a record does not fit its round. Nothing is released.
+    """A bug in this package: a draw has the wrong law, or a record does not fit its round. Nothing is released.
 
-    The cause is a bug in this package. `promise`, `present` and `of_kind` raise it; `python -O` removes `assert`.
+    `promise`, `present` and `of_kind` raise it. They replace `assert`, which `python -O` would remove.
     """
 
 
@@ -203,7 +203,7 @@ class StoreError(SparsehistError):
 
 
 class StoreInUseError(StoreError):
-    """Another process or thread holds the store."""
+    """Another process or thread is using the store."""
 
     exit_code = 4
 
@@ -213,11 +213,11 @@ class StoreDamagedError(StoreError):
 
 
 class StoreRolledBackError(StoreError):
-    """The store is older than what was already published from it, or a copy of another store."""
+    """The store is older than a release published from it, or a copy of another store."""
 
 
 def promise(condition: object, what: str) -> None:
-    """Raise a LawError unless the condition holds."""
+    """Raise a LawError with the text `what` unless the condition holds."""
     if not condition:
         raise LawError(what)
 
@@ -225,7 +225,7 @@ def promise(condition: object, what: str) -> None:
 def present(value: _Value | None) -> _Value:
     """Return a value that earlier code guarantees not to be None; else raise a LawError."""
     if value is None:
-        raise LawError("something that must be there is missing")
+        raise LawError("a value is None that must not be None")
     return value
 
 
@@ -236,17 +236,17 @@ class CountsWarning(UserWarning):
 def of_kind(value: object, kind: type[_Value]) -> _Value:
     """Return a value that earlier code guarantees to be of this type; else raise a LawError naming the types."""
     if not isinstance(value, kind):
-        raise LawError(f"got {type(value).__name__} where only {kind.__name__} can be")
+        raise LawError(f"a value must be a {kind.__name__}, got {type(value).__name__}")
     return value
 
 
 def raise_alone(error: BaseException) -> NoReturn:
-    """Raise an error without a reference to the one being handled.
+    """Raise an error without a reference to the error being handled.
 
-    `raise … from None` hides that error only in tracebacks: it remains the `__context__`, which reporters read.
+    `raise … from None` hides the handled error in tracebacks only; error trackers still read it from `__context__`.
     """
     try:
-        raise error  # noqa: TRY301  what is raised here has a context, what leaves has none
+        raise error  # noqa: TRY301  this sets the context, which is removed below
     except BaseException:
         error.__context__ = None
         raise
@@ -254,9 +254,9 @@ def raise_alone(error: BaseException) -> NoReturn:
 
 @contextmanager
 def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
-    """A context for imports of optional packages: if one is missing, a NotFoundError says what to install.
+    """Raise a NotFoundError that says what to install if an import in this context fails.
 
-    `install` is the argument of pip (an extra in quotes, or a package); `instead` is a hint for use without it.
+    `install` is the argument of pip (an extra in quotes, or a package); `instead` is a hint for users without it.
     """
     try:
         yield

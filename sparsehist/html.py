@@ -16,7 +16,7 @@ ABOUT = ("parameter", "value")
 
 
 def shown(value: object, digits: int = 4) -> str:
-    """Return a value for people: numbers rounded, a dash for None."""
+    """Return a value as text for people: numbers rounded, a dash for None."""
     if value is None:
         return "—"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -29,7 +29,7 @@ def shown(value: object, digits: int = 4) -> str:
 
 @cache
 def templates() -> Environment:
-    """Return the templates of the package; they show control and bidirectional characters as escapes."""
+    """Return the package's templates, which escape control and bidirectional characters."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -48,13 +48,13 @@ def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[objec
 
 
 def table_of_dicts(caption: str, rows: Sequence[Mapping[str, object]], numbers: int = 0) -> str:
-    """Return a table of rows with the same keys, as `html_table`."""
+    """Return a table of rows with the same keys; see `html_table`."""
     heads = list(rows[0]) if rows else ["nothing yet"]
     return html_table(caption, heads, (list(map(shown, row.values())) for row in rows), numbers)
 
 
 def in_notebook(value: object, tables: Callable[[], Iterable[str]]) -> str:
-    """Return the tables of a value, or its repr if making them fails."""
+    """Return the HTML tables of a value, or its repr if `tables` fails."""
     try:
         return "\n".join(tables())
     except SparsehistError:

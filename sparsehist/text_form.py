@@ -1,4 +1,4 @@
-"""The textual form of domains, workloads and strategies: parsed by Python's parser, never evaluated.
+"""Read and write the text of domains, workloads and strategies, with Python's parser but without evaluation.
 
 form     := name(argument, …)           a strategy without parameters may be its name alone
 argument := value | key=value | **{'any name': value, …}
@@ -29,7 +29,7 @@ def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> st
     """Return ``name(values…, named…)`` for arguments that are already text."""
     if all(map(_is_plain_name, named)):
         arguments = [f"{key}={value}" for key, value in named.items()]
-    else:  # in one dictionary, since the order of columns matters
+    else:  # in one dictionary, because the order of columns matters
         arguments = ["**{" + ", ".join(f"{write_literal(key)}: {value}" for key, value in named.items()) + "}"]
     return f"{name}({', '.join([*values, *arguments])})"
 
@@ -38,13 +38,13 @@ def write_literal(value: str | int | date) -> str:
     """Write one value: an integer, True, False, or text in single quotes."""
     if not isinstance(value, str):
         return f"'{value}'" if isinstance(value, date) else repr(value)
-    # The leading double quote makes repr always choose single quotes, so a value has only one text.
+    # The leading double quote makes repr always use single quotes, so that each value has one text.
     return "'" + repr('"' + value)[2:]
 
 
 @dataclass(frozen=True, repr=False)
 class Form:
-    """A name with its arguments as written; nested forms are not interpreted."""
+    """A parsed form: a name with its arguments; nested forms are not interpreted."""
 
     name: str
     values: tuple[Any, ...]
@@ -57,13 +57,13 @@ class Form:
 
 @dataclass(frozen=True)
 class Notation:
-    """A family of forms, such as domains."""
+    """The rules of a kind of forms, such as domains."""
 
-    what: str
-    values: str  # what its arguments may be, for errors
-    advice: Callable[[], str]  # what can be written, for errors
+    what: str  # the kind, for errors
+    values: str  # allowed arguments, for errors
+    advice: Callable[[], str]  # returns advice for errors
     error: type[DeclarationError] = DeclarationError
-    bare: bool = False  # whether a name alone is a form
+    bare: bool = False  # whether a name without arguments is a form
 
     def read(self, text: str) -> Form:
         """Read a form, or raise `error`."""
@@ -77,18 +77,18 @@ class Notation:
             raise
         except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
             reason = getattr(error, "msg", None) or str(error) or type(error).__name__
-            if "leading zeros" in reason:  # 2026-01-31 is read as numbers
-                reason = "dates stand in quotes, such as '2026-01-31'"
+            if "leading zeros" in reason:  # Python reads 2026-01-31 as numbers
+                reason = "write dates in quotes, such as '2026-01-31'"
             raise self.error(f"cannot read the {self.what} {shown(text)}: {reason}; {self.advice()}") from None
 
     def kind(self, form: Form, kinds: Mapping[str, _Kind]) -> _Kind:
-        """What a name stands for, in capitals or not."""
+        """Return the entry of `kinds` for a form's name, in upper or lower case."""
         if form.name.lower() not in kinds:
             raise self.error(f"there is no {self.what} {shown(form.name)}; {self.advice()}")
         return kinds[form.name.lower()]
 
     def record(self, text: str, kinds: Mapping[str, Callable[..., _Kind]]) -> _Kind:
-        """Read a form, and call the function of its name with its arguments."""
+        """Read a form, and call the function with its name and arguments."""
         form = self.read(text)
         try:
             return self.kind(form, kinds)(*form.values, **form.named)
@@ -96,10 +96,10 @@ class Notation:
             raise self.error(f"{self.what} {shown(text)} has an unknown argument") from None
 
     def form(self, value: object) -> Form:
-        """Return an argument that has to be a form itself."""
+        """Return an argument that must be a form, or refuse it."""
         if isinstance(value, Form):
             return value
-        raise self.error(f"{_source(value)} is no {self.what}; {self.advice()}")
+        raise self.error(f"{_source(value)} is not a {self.what}; {self.advice()}")
 
     def refuse(self, value: object, form: Form) -> NoReturn:
         """Refuse a value as an argument of a form."""
@@ -112,7 +112,7 @@ class Notation:
         if self.bare and isinstance(node, ast.Name):
             return Form(node.id, (), {}, node)
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            raise self.error(f"{_source(node)} is no {self.what}; {self.advice()}")
+            raise self.error(f"{_source(node)} is not a {self.what}; {self.advice()}")
         name = node.func.id
         named: dict[str, Any] = {}
         for key, value in (pair for word in node.keywords for pair in self._pairs(word)):
@@ -135,7 +135,7 @@ class Notation:
         return self._refuse(_source(node), name)
 
     def _pairs(self, word: ast.keyword) -> Iterable[tuple[str, ast.expr]]:
-        """Return one argument, or those of ``**{'any name': …}``, for names that are no Python identifiers."""
+        """Return one argument, or the arguments of ``**{'any name': …}``, whose names need not be identifiers."""
         if word.arg is not None:
             return [(word.arg, word.value)]
         names: list[Any] = [getattr(key, "value", None) for key in getattr(word.value, "keys", [None])]
@@ -144,7 +144,7 @@ class Notation:
         return zip(names, word.value.values, strict=True)  # type: ignore[attr-defined] # it has keys
 
     def _refuse_joined_text(self, text: str) -> None:
-        """Refuse 'a' 'b', which Python would silently read as 'ab'."""
+        """Refuse two texts without a comma, 'a' 'b', which Python would silently read as 'ab'."""
         ignored = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
         kinds = [token.type for token in tokens if token.type not in ignored]
@@ -153,12 +153,12 @@ class Notation:
 
 
 def _source(value: object) -> str:
-    """Return a value as it was written, in quotes."""
+    """Return the source text of a value, in quotes."""
     return shown(
         value if isinstance(value, int) else ast.unparse(value) if isinstance(value, ast.AST) else repr(value)
     )
 
 
 def _is_plain_name(name: str) -> bool:
-    # Python normalises non-ASCII identifiers when it reads them: those would come back as another text
+    # Python normalises non-ASCII identifiers, so reading them back would give another text.
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)

@@ -1,4 +1,4 @@
-"""Work spread over threads, which numpy, Polars and Arrow let run side by side."""
+"""Run work in several threads; numpy, Polars and Arrow release the interpreter lock."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Result = TypeVar("Result")
 
 
 def cores() -> int:
-    """Tell how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int = 1
 ) -> Iterator[Result]:
-    """Map a function over items in their order; so many more items are taken than there are threads."""
+    """Map a function over items in order, in threads; read at most `ahead` items more than there are threads."""
     if threads == 1:
         yield from map(function, items)
         return

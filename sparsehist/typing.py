@@ -1,6 +1,6 @@
-"""The types of arrays, each named once; reading the arrays of a caller; how classes of secrets print.
+"""Types of arrays, conversion of a caller's numbers, and a decorator for classes with secrets.
 
-Only a type checker imports numpy for them: many commands of the command line never come to use it.
+Only type checkers import numpy for the types, because many commands of the command line never need numpy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Kind = TypeVar("_Kind", bound=type)
 
 
 def float_array(name: str, value: ArrayLike) -> FloatArray:
-    """The numbers as an array of doubles; other values are refused by their type, since numpy's errors quote them."""
+    """Convert numbers to an array of doubles; errors show only the type of other values, which numpy would quote."""
     import numpy as np
 
     try:
@@ -50,7 +50,7 @@ def float_entries(name: str, value: ArrayLike, size: int) -> FloatArray:
 
 
 def noise_array(name: str, value: ArrayLike) -> AnyArray:
-    """Noise or counts as an array of integers or doubles, whichever they are; other values are refused."""
+    """Convert noise or counts to an array, and keep their type (integers or doubles); refuse other values."""
     import numpy as np
 
     values = np.asarray(value)
@@ -60,7 +60,7 @@ def noise_array(name: str, value: ArrayLike) -> AnyArray:
 
 
 def whole_number(name: str, value: int) -> int:
-    """Return a whole number of any type; other values are refused by their type."""
+    """Return a whole number of any type as int; errors show only the type of other values."""
     try:
         return operator.index(value)
     except TypeError:
@@ -68,6 +68,6 @@ def whole_number(name: str, value: int) -> int:
 
 
 def secret(kind: _Kind) -> _Kind:
-    """Let a class whose fields are secret print as its name alone."""
-    setattr(kind, "__repr__", lambda self: f"{type(self).__name__}()")  # noqa: B010  a type checker refuses it else
+    """Make the repr of a class with secret fields show only the name of the class."""
+    setattr(kind, "__repr__", lambda self: f"{type(self).__name__}()")  # noqa: B010  mypy refuses an assignment
     return kind

@@ -1,4 +1,4 @@
-"""Contribution bounds: how a unit with more than max_keys keys is counted."""
+"""Contribution bounds: how a unit counts that has more than max_keys keys."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sparsehist.noise.family import Norm
 
 @dataclass(frozen=True)
 class Keep(Record):
-    """Count a unit towards max_keys of its keys, chosen at random from its own rows alone.
+    """Count a unit towards max_keys of its keys; the choice is random and depends only on the rows of this unit.
 
     Attributes:
-        portable: Whether every engine keeps the same keys for one salt (chosen by SHA-256). By default each machine
-            uses a faster order of its own. Spark always counts in the portable order.
+        portable: Whether every engine keeps the same keys for one salt, by SHA-256. The default is a faster order
+            that other engines do not have. Spark always uses the portable order.
 
     Example:
         >>> str(Keep()), str(Keep(portable=True))
@@ -32,13 +32,13 @@ class Keep(Record):
 class Share(Record):
     """Count a unit towards all of its keys, with weights that need only the noise of max_keys keys.
 
-    For Gaussian and Laplace noise. If many units have more than max_keys keys, the bias is far smaller.
+    This needs Gaussian or Laplace noise. If many units have more than max_keys keys, the bias is far smaller.
 
     Attributes:
-        most_keys: Keys to which a unit is cut before its weight is computed; 64 times max_keys by default. The
-            thresholds of an open domain rise with it.
+        most_keys: A unit with more keys is cut to this number before its weight is computed; 64 times max_keys by
+            default. A larger number raises the thresholds of an open domain.
         portable: As for `Keep`, for units with more than most_keys keys.
-        parts: Weights are rounded down to multiples of 1/parts, a power of two from 2 to 1024. Fewer parts are
+        parts: A power of two from 2 to 1024; weights are rounded down to multiples of 1/parts. Fewer parts are
             faster; more parts round small weights less.
 
     Example:
@@ -58,9 +58,9 @@ bounding_of = reader("bounding", "write keep or share(most_keys=640)", Keep, Sha
 class Shares:
     """The weights of units under `Share`. Public parameters.
 
-    A unit with m distinct keys adds w(m) to each of them, w = min(1, √(l/m)) for noise measured in L2 and min(1, l/m)
-    in L1, rounded down to a multiple of 1/parts. So w·√m is at most √l, or w·m at most l, and the noise is that of
-    max_keys = l. A unit with more than `most_keys` keys is first cut to `most_keys`.
+    A unit with m distinct keys adds w(m) to each key: w = min(1, √(l/m)) for the L2 norm and w = min(1, l/m) for the
+    L1 norm, rounded down to a multiple of 1/parts. So w·√m ≤ √l, or w·m ≤ l, and noise for max_keys = l is enough. A
+    unit with more than `most_keys` keys is first cut to `most_keys`.
     """
 
     keys: int  # l
@@ -71,8 +71,8 @@ class Shares:
     def __post_init__(self) -> None:
         if not self.keys <= self.most_keys <= self._most_at(1):
             raise DeclarationError(
-                f"most_keys must lie from max_keys={self.keys} to {self._most_at(1)}, beyond which weights, "
-                f"multiples of 1/{self.parts}, would be 0; got {self.most_keys}",
+                f"most_keys must be from max_keys={self.keys} to {self._most_at(1)}, because weights of units with "
+                f"more keys would be rounded down to 0; got {self.most_keys}",
                 parameter="bounding",
             )
 
@@ -85,12 +85,12 @@ class Shares:
         )
 
     def _most_at(self, weight: int) -> int:
-        """Return the most keys at which a unit may have this weight, in parts of a count."""
+        """Return the largest number of keys with which a unit has at least this weight, in parts of a count."""
         if self.norm == "l1":
             return self.keys * self.parts // weight
         return self.keys * self.parts**2 // weight**2
 
     def most_at(self) -> list[tuple[int, int]]:
-        """List all weights, decreasing, in parts of a count, with the largest number of keys of each."""
+        """Return all weights, in parts of a count and decreasing, each with its largest number of keys."""
         largest = {min(self._most_at(weight), self.most_keys): weight for weight in range(1, self.parts + 1)}
         return [(largest[keys], keys) for keys in sorted(largest)]

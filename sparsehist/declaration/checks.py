@@ -15,14 +15,14 @@ _Value = TypeVar("_Value")
 
 
 def checked(holds: object, rule: str, value: _Value, parameter: str | None = None) -> _Value:
-    """Return the value if the rule holds; else raise an error that says the rule and shows the value."""
+    """Return the value if `holds` is true; else raise an error with the text of the rule and the value."""
     if holds:
         return value
     raise DeclarationError(f"{rule}, got {shown(value)}", parameter=parameter)
 
 
 def checked_name(what: str, name: str) -> str:
-    """Return the name of a series, release or population, if it is valid."""
+    """Return a valid name of a series, release or population, or refuse it."""
     rule = f"the name of a {what} is a lower-case letter, then up to 62 of a-z, 0-9 and _"
     return checked(isinstance(name, str) and _NAME.fullmatch(name), rule, name, "name")
 
@@ -35,31 +35,31 @@ def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | 
 
 
 def checked_whole(what: str, number: int, least: int, most: int, *, of: str = "") -> int:
-    """Return a whole number within bounds; `of` says what it counts."""
+    """Return a whole number within bounds, or refuse it; `of` completes the message, such as " of cells"."""
     valid = isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
     return checked(valid, f"{what} must be a whole number{of} from {least} to {most}", number, what)
 
 
 def checked_wait(wait: float) -> float:
-    """Return a number of seconds to wait."""
+    """Return a number of seconds to wait, or refuse it."""
     valid = isinstance(wait, int | float) and not isinstance(wait, bool) and wait >= 0  # refuses NaN too
     return checked(valid, "wait must be a number of seconds, 0 or more", wait, "wait")
 
 
 def checked_confidence(confidence: float, what: str = "confidence") -> float:
-    """Return a number strictly between 0 and 1."""
+    """Return a number strictly between 0 and 1, or refuse it."""
     valid = isinstance(confidence, int | float) and 0 < confidence < 1
     return float(checked(valid, f"{what} must lie strictly between 0 and 1", confidence))
 
 
 def checked_choice(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Value:
-    """Return the value if it is allowed."""
+    """Return the value if it is allowed, or refuse it."""
     valid = isinstance(value, type(allowed[0])) and value in allowed
     return checked(valid, f"{what} must be one of {', '.join(map(repr, allowed))}", value, what)
 
 
 def checked_output(what: str, target: Path, endings: tuple[str, ...]) -> Path:
-    """Return the path of an output file, if it can be written; called before any work is done."""
+    """Return the path of an output file if it can be written, or refuse it before any work is done."""
     directory = target.absolute().parent
     if target.suffix not in endings:
         raise DeclarationError(f"{what}: the file must end in {' or '.join(endings)}, got {str(target)!r}")

@@ -24,18 +24,18 @@ LARGEST_BOUND = 2**31 - 1
 CHECKED_QUERY = "checked query"
 UNCHECKED_SOURCE = "unchecked source"
 _RESTS_ON = {
-    CHECKED_QUERY: "rests on a checked query: each unit's rows depend on that unit and on public tables alone",
-    UNCHECKED_SOURCE: "rests on an unchecked source: that each unit's rows depend on that unit alone is on trust",
+    CHECKED_QUERY: "rests on a checked query: each unit's rows depend only on that unit and on public tables",
+    UNCHECKED_SOURCE: "rests on an unchecked source: it assumes that each unit's rows depend only on that unit",
 }
-_OTHER_PERIODS = "that the log of a period holds no rows of another is on trust"
+_OTHER_PERIODS = "it assumes that the log of a period has no rows of another period"
 WITHOUT_KEY = "all units"
-"""The key column of a series that counts all units in one cell; logs have no such column, releases do."""
+"""Key column of releases of a series that counts all units in one cell. Logs have no such column."""
 KEY_TYPES = ("date", "integer", "text")
 NoiseChoice = str | Family
-"""A family by name, or as an instance with the sensitivity that max_keys implies."""
+"""The name of a family, or an instance with the sensitivity that max_keys implies."""
 _HANDLING = ("error", "drop")
 _MOST_OVER_MAX = 64
-"""Default of most_keys / max_keys: the smallest weights are then 1/8 in L2 and 1/64 in L1."""
+"""Default of most_keys / max_keys: the smallest weight is 1/8 for the L2 norm and 1/64 for the L1 norm."""
 _MEASURED = ("gaussian", "laplace", "discrete_laplace")
 
 
@@ -56,7 +56,7 @@ def _unit(names: object) -> str | tuple[str, ...]:
 
 
 def domain_of(domain: object) -> Domain:
-    """Return a domain, read from its text or unchanged."""
+    """Return a `Domain` unchanged, or read it from its text."""
     parsed = Domain.parse(domain) if isinstance(domain, str) else domain
     if isinstance(parsed, Domain):
         return parsed
@@ -69,7 +69,7 @@ def _key_types(types: object) -> tuple[tuple[str, str], ...]:
         raise DeclarationError(f"types must name a type by column, got {shown(types)}")
     pairs = dict(types).items()
     if not all(isinstance(column, str) and kind in KEY_TYPES for column, kind in pairs):
-        # without the value: it may be a column of the log
+        # The message omits the value, because it may be a column of the log.
         raise DeclarationError(f"types must map columns to one of {', '.join(map(repr, KEY_TYPES))}")
     return tuple(sorted(pairs))
 
@@ -78,17 +78,16 @@ def _key_types(types: object) -> tuple[tuple[str, str], ...]:
 class Declaration(Record):
     """The public parameters of a series, fixed when it is created.
 
-    A field that is a parameter carries its help, bounds and SQL word; a new parameter is one more field. The
-    constructor takes what `sparsehist.create`, the command line, SQL or a store gives, and holds the canonical value.
+    Each field carries its help, bounds and SQL word; to add a parameter, add a field. The constructor takes values
+    from `sparsehist.create`, the command line, SQL or a store, and stores them in canonical form.
 
     Attributes:
         period: Period of a periodic series, such as "2026-W12"; None for other series.
-        source: "checked query" if the query of the log was found to keep units apart; "unchecked source" if it was
-            declared to go unchecked, or for rows of unknown origin (a frame, a relation, an Arrow stream, counts);
-            empty for files.
+        source: "checked query" if the query of the log passed the check; "unchecked source" if the query was declared
+            unverified, or for rows of unknown origin (a frame, a relation, an Arrow stream, counts); empty for files.
 
     Raises:
-        DeclarationError: If a parameter is wrong. The message names it and shows a short value, of others the type.
+        DeclarationError: If a parameter is wrong. The message names it and shows a short value, or the value's type.
 
     Example:
         >>> Declaration(name="visits", unit="user", key="url", max_keys=20, domain="strings(max_bytes=8)").key
@@ -99,8 +98,7 @@ class Declaration(Record):
         "Name of the series: a-z, 0-9 and _.", read=partial(checked_name, "series"), sql=False, show=None
     )
     unit: str | tuple[str, ...] | None = parameter(
-        "Column of the privacy unit: who is protected, such as user_id; or several that name it together: "
-        "date,ip_id.",
+        "Column of the privacy unit (who is protected), such as user_id; or several columns: date,ip_id.",
         None, read=_unit, option=list[str], example="user_id",
     )  # fmt: skip
     key: tuple[str, ...] = parameter(
@@ -109,19 +107,19 @@ class Declaration(Record):
         None, read=partial(_columns, "key"), option=list[str], example="query",
     )  # fmt: skip
     max_keys: int = parameter(
-        "Distinct keys that one unit counts towards at most; noise grows with its root.",
+        "Largest number of distinct keys that one unit counts towards; noise grows with its square root.",
         least=1, most=LARGEST_BOUND, option=int, example="20",
     )  # fmt: skip
     bounding: Keep | Share = parameter(
-        "A unit with more than max_keys keys counts towards that many of them (keep), or shares its weight over all, "
-        "at the same noise (share, share(most_keys=640)): far less bias where many units have more.",
+        "A unit with more than max_keys keys counts towards max_keys of them (keep), or towards all of them with "
+        "smaller weights and the same noise (share, share(most_keys=640)), which has far less bias if many units do.",
         Keep(), read=bounding_of,
     )  # fmt: skip
     domain: Domain = parameter(
-        "All keys that could occur, declared by you and never read off the log: strings(max_bytes=32), "
+        "All possible keys, declared by you and never derived from the log: strings(max_bytes=32), "
         "strings(max_chars=20, alphabet='digits'), integers(1000), dates('2014-05-01', '2014-05-12'), hash64(), "
-        "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…); or, where "
-        "nobody can list them, open(delta='1e-6').",
+        "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…); or "
+        "open(delta='1e-6') if you cannot list them.",
         None, read=domain_of, example="'strings(max_bytes=32)'",
         show=lambda domain: f"{domain.describe()}, {domain.describe_size()}",
     )  # fmt: skip
@@ -131,19 +129,21 @@ class Declaration(Record):
         "gaussian",
     )
     cap: Fraction | None = parameter(
-        "Refuse releases beyond this level, workloads added to it; exact, such as 2 or 1/3.",
+        "Largest total level of the series, workloads included; exact, such as 2 or 1/3. Other releases are refused.",
         None, read=lambda cap: as_level(cap, "cap"),
     )  # fmt: skip
     population: str = parameter(
-        "The people behind the units; costs add within it.", "default", read=partial(checked_name, "population")
+        "The people behind the units; costs of a population's series add up.",
+        "default",
+        read=partial(checked_name, "population"),
     )
     measures: tuple[Measure, ...] = parameter(
-        "Sums by key that releases may publish beside counts: column:clip=B,step=S, where a unit adds at most B to a "
-        "key, or clip=-B..B; or events:clip=50, the number of rows; may be repeated.",
+        "Sums by key that releases may publish besides counts: column:clip=B,step=S, where a unit adds at most B to "
+        "a key, or clip=-B..B; or events:clip=50 for the number of rows. May be repeated.",
         (), read=measures_of, option=list[str], example="'price:clip=100,step=0.01'",
     )  # fmt: skip
     steps: Steps | None = parameter(
-        "Declare a running series of at most this many steps, whose logs are appended: 365, or steps(365, "
+        "Declare a running series with at most this number of steps, whose logs are appended: 365, or steps(365, "
         "start='2026-01-01', every='day').",
         None, read=steps_of,
     )  # fmt: skip
@@ -153,27 +153,27 @@ class Declaration(Record):
         None, read=every_of,
     )  # fmt: skip
     on_null: str = parameter(
-        "Rows without unit or key (null, NaN, empty): refuse or leave out.",
+        "Rows without unit or key (null, NaN, empty): refuse the log (error) or omit the rows (drop).",
         "error", choices=_HANDLING, option=Literal[_HANDLING],
     )  # fmt: skip
     on_outside: str = parameter(
-        "Rows whose key is outside the domain: refuse or leave out.",
+        "Rows whose key is outside the domain: refuse the log (error) or omit the rows (drop).",
         "error", choices=_HANDLING, option=Literal[_HANDLING],
     )  # fmt: skip
     key_types: tuple[tuple[str, str], ...] = parameter(
-        "column=date, column=integer or column=text: what a key column is turned into before it is counted "
-        "(timestamps into days, booleans and decimals into whole numbers or text); may be repeated.",
+        "Convert a key column before counting: column=date, column=integer or column=text (timestamps become days, "
+        "booleans and decimals become whole numbers or text). May be repeated.",
         (), read=_key_types, option=list[str], sql=False, show=None,
     )  # fmt: skip
     unverified: bool = parameter(
-        "Do not check whether the query keeps units apart; ledger, releases and report say that nobody did.",
+        "Do not check whether the query may mix units; ledger, releases and report say that it was not checked.",
         default=False, option=None, show=None,
     )  # fmt: skip
-    period: str | None = parameter("Which period of a periodic series.", None, option=None, sql=False)
-    source: str = parameter("What the guarantee rests on.", "", option=None, sql=False, show=None, compared=False)
+    period: str | None = parameter("Period of a periodic series.", None, option=None, sql=False)
+    source: str = parameter("Basis of the guarantee.", "", option=None, sql=False, show=None, compared=False)
 
     def __post_init__(self) -> None:
-        """Check every parameter, then those that depend on each other."""
+        """Check every parameter, then the rules between parameters."""
         if self.key is None and self.domain is None:
             if self.max_keys != 1:
                 _refuse("max_keys", "without a key all units count in one cell: max_keys is 1, or name a key")
@@ -181,7 +181,7 @@ class Declaration(Record):
             self._fix("domain", one_cell())
         if self.key is None or self.domain is None:
             raise DomainError(
-                "a key needs a domain, all keys that could occur, such as sh.Strings(max_bytes=32), and a domain a "
+                "a key needs a domain of all possible keys, such as sh.Strings(max_bytes=32), and a domain needs a "
                 "key; without both, all units count in one cell",
                 parameter="domain",
             )
@@ -195,13 +195,13 @@ class Declaration(Record):
             self._fix("population", self.name)
 
     def _fix_noise(self) -> None:
-        """Store the noise by name; it was declared by name or as an instance for max_keys keys."""
+        """Store the name of the noise, which was declared by name or as an instance for max_keys keys."""
         noise: Any = self.noise
         name = name_of(noise) if isinstance(noise, Family) else noise
         family = family_named(name if isinstance(name, str) else shown(noise), self.max_keys)
         if isinstance(noise, Family) and noise != family:
             _refuse(
-                "noise", f"noise={noise!r} does not suit these units, which need {family!r}; write {name!r} for it"
+                "noise", f"noise={noise!r} does not fit max_keys, which needs {family!r}; write noise={name!r} for it"
             )
         self._fix("noise", name)
 
@@ -213,17 +213,17 @@ class Declaration(Record):
         columns = tuple(self.domain.names) if isinstance(self.domain, Product) else self.key
         rules = (
             (columns != self.key or self.domain.columns != len(self.key),
-             "domain", f"key= must name the columns of the domain in order: it is {self.domain.describe()}"),
+             "domain", f"key= must name the columns of the domain in order; the domain is {self.domain.describe()}"),
             (not {column for column, _ in self.key_types} <= set(self.key),
-             "key_types", "types are for key columns, and one names a column that is no key column"),
+             "key_types", "types are for key columns only, but one of these columns is not a key column"),
             (isinstance(self.unit, str) and self.unit in self.key,
-             "unit", f"unit must name a column that is no key column, got {shown(self.unit)}"),
+             "unit", f"unit must name a column that is not a key column, got {shown(self.unit)}"),
             (share and (family.integer or family.norm is None or not hasattr(family, "sensitivity")),
              "bounding", f"bounding='share' needs Gaussian or Laplace noise, got {noise}"),
             (self.measures and self.noise not in _MEASURED,
              "measures", f"measures need Gaussian, Laplace or discrete Laplace noise, got {noise}"),
             (self.measures and running,
-             "measures", "a running series has no measures: a unit's rows for a key may come in several steps"),
+             "measures", "a running series has no measures, because a unit's rows for a key may be in several steps"),
             (self.measures and every and every.most_periods,
              "measures", "a periodic series with most_periods has no measures: its pairs are stored without rows"),
             (reserved.intersection(self.key),
@@ -234,7 +234,7 @@ class Declaration(Record):
             (running and share, "bounding", f"{what} counts units with bounding='keep'"),
             (every and self.cap, "cap", f"{what} has a budget, sh.Every(budget=…), and no cap"),
             (every and self.population not in ("default", self.name),
-             "population", f"the population of {what} has the name of the series: leave population= out"),
+             "population", f"the population of {what} has the name of the series: omit population="),
         )  # fmt: skip
         for wrong, name, words in rules:
             if wrong:
@@ -252,12 +252,12 @@ class Declaration(Record):
 
     @property
     def neighbours(self) -> str:
-        """The neighbouring logs of the guarantee of each release, in words."""
+        """The definition of neighbouring logs in the guarantee of each release, in words."""
         return f"for logs that differ by all rows of one {self.unit_text if isinstance(self.unit, tuple) else 'unit'}"
 
     @property
     def rests_on(self) -> str:
-        """The assumptions of the guarantee of each release besides the noise, in words; empty for files."""
+        """The assumptions about the log on which each guarantee rests, in words; empty for files."""
         other_periods = None if self.period is None else _OTHER_PERIODS
         return "; ".join(filter(None, (_RESTS_ON.get(self.source), other_periods)))
 
@@ -268,24 +268,24 @@ class Declaration(Record):
 
     @property
     def n_steps(self) -> int | None:
-        """Number of steps of a running series; None for others."""
+        """Number of steps of a running series; None for other series."""
         return None if self.steps is None else self.steps.number
 
     @property
     def shares(self) -> Shares | None:
-        """The weights of units with many keys; None unless units share."""
+        """The weights of units with many keys; None with bounding="keep"."""
         if self.bounding.most_keys is None:
             return None
         return Shares(self.max_keys, self.bounding.most_keys, present(self.family.norm), self.unit_of_counts)
 
     @property
     def unit_of_counts(self) -> int:
-        """Number of parts of a count; true counts and drawn noise are in these parts."""
+        """Number of parts of a count; true counts and drawn noise are measured in parts."""
         return self.bounding.parts
 
     @property
     def family_in_units(self) -> Family:
-        """The noise in parts of a count."""
+        """The family of noise, in parts of a count."""
         family = self.family
         if self.unit_of_counts == 1:
             return family
@@ -293,40 +293,40 @@ class Declaration(Record):
 
     @property
     def touched(self) -> list[tuple[int, int]]:
-        """Pairs of an addition to each key of a unit, in parts of a count, and the largest number of such keys."""
+        """All weights that a unit can add to each of its keys, in parts of a count, each with its most keys."""
         return [(1, self.max_keys)] if (shares := self.shares) is None else shares.most_at()
 
     @property
     def most_touched(self) -> int:
-        """The most keys that a unit may touch."""
+        """Largest number of keys to which a unit may add."""
         return self.bounding.most_keys or self.max_keys
 
     def as_json(self) -> dict[str, Any]:
-        """Return the declaration as JSON can hold it; `from_json` reads it back."""
+        """Return the declaration as JSON values; `from_json` reads them."""
         return json_of(self) | {"key_types": dict(self.key_types)}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any], *, files: Mapping[str, Path] | None = None) -> Declaration:
-        """Read the result of `as_json`; `files` are copies of the catalogues of its domain, by digest.
+        """Read the result of `as_json`; `files` has copies of the domain's catalogues, by digest.
 
-        Without them a domain that names a file is an `UnreadDomain`: it has its text, and no keys.
+        If `files` is None, a domain that names a file becomes an `UnreadDomain`, which has a text but no keys.
         """
-        known = {name: stored[name] for name in parameters(cls) if name in stored}
-        if isinstance(text := known["domain"], str):
-            columns = len(_columns("key", known["key"]))
-            known["domain"] = _stored_domain(text, columns) if files is None else Domain.parse(text, files=files)
-        return cls(**known)
+        values = {name: stored[name] for name in parameters(cls) if name in stored}
+        if isinstance(text := values["domain"], str):
+            columns = len(_columns("key", values["key"]))
+            values["domain"] = _stored_domain(text, columns) if files is None else Domain.parse(text, files=files)
+        return cls(**values)
 
     def differing(self, other: Mapping[str, Any]) -> list[str]:
-        """Return the names of parameters that differ in a stored declaration."""
+        """Return the names of the parameters that differ from a stored declaration."""
         mine = self.as_json()
-        compared = [name for name, about in parameters(self).items() if about.compared]
+        compared = [name for name, definition in parameters(self).items() if definition.compared]
         return [name for name in compared if mine.get(name) != other.get(name)]
 
 
 @lru_cache(maxsize=64)
 def _stored_domain(text: str, columns: int) -> Domain:
-    """Return the domain of a stored text (cached); never open a file that a forged text names."""
+    """Return the domain of a stored text (cached); never open a file, because the text may be forged."""
     return UnreadDomain(text, columns) if Domain.names_a_file(text) else Domain.parse(text)
 
 

@@ -1,4 +1,4 @@
-"""Measures: sums of a column by key, besides the number of units."""
+"""Measures: sums of a column by key, in addition to the number of units."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MEAN_COLUMN = "_mean"
 """Suffix of the columns of means."""
 
 _LONGEST = 2**30
-"""Steps that a unit adds to a key: sums and their noise fit into doubles. Also numerator and denominator of a step:
-times a number of steps they fit into 64 bits."""
+"""Largest number of steps that a unit adds to a key, so that sums and noise fit in doubles. It also bounds numerator
+and denominator of a step, so that their products with a number of steps fit in 64 bits."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT = re.compile(r"([^:=,]+):clip=([^,]+?)(?:\.\.([^,]+))?(?:,step=([^,]+))?")
 _SPACES = re.compile(r"\s*([:=,]|\.\.)\s*")
@@ -40,16 +40,16 @@ def _number(value: Any) -> Fraction:
 
 @dataclass(frozen=True)
 class Measure:
-    """The sum of a column over the rows of a unit at a key, clipped to bounds, in multiples of a step.
+    """The sum of a column over the rows of a unit with a key, clipped to bounds, in multiples of a step.
 
-    Every row's value is rounded towards zero to a multiple of the step. What a unit's rows at a key add up to is
-    clipped to bounds that stand in the attribute `clip` as (low, high), exact.
+    Each row's value is rounded towards zero to a multiple of the step. Then the sum over a unit's rows with a key is
+    clipped. The attribute `clip` has the exact bounds (low, high).
 
     Args:
         column: Name of the column: whole numbers, decimals or floats. `Measure.events` has None.
-        clip: The most that one unit adds to one key: a number B for [0, B], which refuses negative values, or
-            (-B, B). A multiple of the step; a public number, never read off the log.
-        step: Values are counted in multiples of it; B is at most 2**30 steps.
+        clip: Bound of the sum of one unit at one key: a number B for [0, B], which refuses negative values, or (-B,
+            B) for both signs. A multiple of the step; a public number, never derived from the log.
+        step: Unit of the sums: values are rounded to multiples of the step; B is at most 2**30 steps.
 
     Raises:
         DeclarationError: If an argument is wrong.
@@ -70,7 +70,7 @@ class Measure:
     def __post_init__(self) -> None:
         column = self.column
         if column is not None and (not isinstance(column, str) or not _NAME.fullmatch(column)):
-            raise _refusal(f"a measure names one column, of letters, digits and _, got {shown(column)}")
+            raise _refusal(f"a measure needs a column with a name of letters, digits and _, got {shown(column)}")
         bounds = self.clip if isinstance(self.clip, tuple) and len(self.clip) == 2 else (0, self.clip)
         step, low, high = map(_number, (self.step, *bounds))
         steps = high / step if step > 0 else Fraction(0)
@@ -96,27 +96,27 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """The column, or "events": published columns begin with it."""
+        """The column, or "events"; names of published columns begin with this name."""
         return self.column or EVENTS
 
     @property
     def most_steps(self) -> int:
-        """The most that a unit adds to a key, in steps."""
+        """Largest value that a unit adds to a key, in steps."""
         return int(self.clip[1] / self.step)
 
     @property
     def least_steps(self) -> int:
-        """The least that a unit adds to a key, in steps."""
+        """Smallest value that a unit adds to a key, in steps."""
         return int(self.clip[0] / self.step)
 
     @property
     def sum_column(self) -> str:
-        """The published column."""
+        """Name of the published column of sums."""
         return f"{self.name}_sum"
 
     @property
     def steps_column(self) -> str:
-        """The column of whole numbers of steps in counts that were made elsewhere."""
+        """Name of the column of sums, in whole numbers of steps, in counts that a caller passes."""
         return f"{self.name}_steps"
 
     @property
@@ -125,7 +125,7 @@ class Measure:
         return bool(self.clip[0] < 0)
 
     def noise(self, family: Family) -> Family:
-        """Return the noise of a sum in steps, given the noise of a count: a unit adds at most `most_steps`."""
+        """Return the noise of a sum in steps; `family` is the noise of a count."""
         return replace(family, sensitivity=family.sensitivity * self.most_steps)  # type: ignore[type-var, attr-defined]
 
     def __str__(self) -> str:
@@ -135,16 +135,16 @@ class Measure:
     @classmethod
     def parse(cls, text: str) -> Measure:
         """Read the result of `str`."""
-        found = _TEXT.fullmatch(_SPACES.sub(r"\1", text.strip())) if isinstance(text, str) else None
-        if found is None:
+        match = _TEXT.fullmatch(_SPACES.sub(r"\1", text.strip())) if isinstance(text, str) else None
+        if match is None:
             raise _refusal("cannot read a measure")
-        name, low, high, step = found.groups()
+        name, low, high, step = match.groups()
         clip = low if high is None else (low, high)
         return cls(None if name == EVENTS else name, clip=clip, step=1 if step is None else step)
 
 
 def measures_of(measures: object) -> tuple[Measure, ...]:
-    """Read a list of measures, each a `Measure` or its text; their names must differ."""
+    """Read a list of measures (each a `Measure` or its text) with different names."""
     listed: list[Any] = list(measures) if isinstance(measures, list | tuple) else [measures] if measures else []
     read = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
     if len({measure.name for measure in read}) != len(read):

@@ -1,4 +1,4 @@
-"""Parameters: dataclass fields with everything that Python, command line, SQL and store need."""
+"""Parameters: dataclass fields with the properties that Python, command line, SQL and store need."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def _for_people(value: Any) -> str:
 class Parameter:
     """The properties of one parameter besides its name."""
 
-    help: str  # one sentence or two; `--help`, the reference pages and errors of SQL show it
+    help: str  # one or two sentences for `--help`, the reference pages and errors of SQL
     default: Any = MISSING
     least: int = 0  # bounds of a whole number
     most: int | None = None
-    choices: tuple[Any, ...] = ()  # the values it may have
-    read: Callable[[Any], Any] | None = None  # converts a given value to the canonical one
+    choices: tuple[Any, ...] = ()  # allowed values
+    read: Callable[[Any], Any] | None = None  # converts a caller's value to the canonical one
     show: Callable[[Any], str] | None = _for_people  # converts the value to text for people; None if it is hidden
-    option: Any = str  # type on the command line; None if the command line does not take it
-    sql: bool = True  # whether WITH (…) of SQL takes it
-    example: str = ""  # a value as SQL writes it
-    compared: bool = True  # whether records with different values are different
+    option: Any = str  # type on the command line; None if there is no option
+    sql: bool = True  # whether WITH (…) of SQL has this parameter
+    example: str = ""  # an example value in SQL
+    compared: bool = True  # whether the value matters when records are compared
 
     def checked(self, name: str, value: Any) -> Any:
         """Return the canonical value, or raise a DeclarationError that names the parameter and its allowed values."""
@@ -54,43 +54,43 @@ class Parameter:
             raise
 
 
-def parameter(help: str = "", default: Any = MISSING, **about: Any) -> Any:  # noqa: A002 - as --help has it
-    """Declare a field of a record to be a parameter; `about` are attributes of `Parameter`."""
-    return field(default=default, metadata={_KEY: Parameter(help, default, **about)})
+def parameter(help: str = "", default: Any = MISSING, **properties: Any) -> Any:  # noqa: A002 - like --help
+    """Declare a field of a record as a parameter; `properties` are attributes of `Parameter`."""
+    return field(default=default, metadata={_KEY: Parameter(help, default, **properties)})
 
 
 def parameters(record: Any) -> dict[str, Parameter]:
-    """Return the parameters of a class or an instance, by the names of their fields, in order."""
+    """Return the parameters of a record class or instance by name, in the order of the fields."""
     return {each.name: each.metadata[_KEY] for each in fields(record) if _KEY in each.metadata}
 
 
 class Record:
-    """Base class of frozen dataclasses of parameters: instances hold canonical values; None means the default."""
+    """Base class of frozen dataclasses of parameters. Instances store canonical values; None means the default."""
 
     def __post_init__(self) -> None:
-        for name, about in parameters(self).items():
+        for name, definition in parameters(self).items():
             value = getattr(self, name)
-            if value is not None or about.default is not None:
-                self._fix(name, about.checked(name, value))
+            if value is not None or definition.default is not None:
+                self._fix(name, definition.checked(name, value))
 
     def _fix(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
-        """Return the text of a record: required parameters, then those that differ from their defaults."""
+        """Return the text of a record: required parameters, then parameters that differ from their defaults."""
         values, named = list[str](), dict[str, str]()
-        for name, about in parameters(self).items():
+        for name, definition in parameters(self).items():
             value = getattr(self, name)
-            if about.default is MISSING:
+            if definition.default is MISSING:
                 values.append(write_literal(value))
-            elif about.compared and value != about.default:
+            elif definition.compared and value != definition.default:
                 named[name] = write_literal(value)
         word = type(self).__name__.lower()
         return write_call(word, values, named) if values or named else word
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Make a function that reads a record of these classes: itself, its text, or (of one class) an argument."""
+    """Return a function that reads a record: an instance, its text, or the only argument of a single class."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
     notation = Notation(what, "numbers, texts, True and False", lambda: advice, bare=True)
 
@@ -106,7 +106,7 @@ def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind
 
 
 def json_of(record: Any) -> dict[str, Any]:
-    """Return an instance as JSON: every parameter except those that are None by default."""
+    """Return the parameters of a record as JSON values, without parameters that are None."""
     values = {name: getattr(record, name) for name in parameters(record)}
     return {name: _as_json(value) for name, value in values.items() if value is not None}
 
@@ -120,17 +120,17 @@ def _as_json(value: Any) -> Any:
 
 
 def rows(record: Any) -> list[tuple[str, str]]:
-    """Return name and value of every parameter that people see."""
-    known = [(name, about.show, getattr(record, name)) for name, about in parameters(record).items()]
-    return [(name, text) for name, show, value in known if show and value is not None and (text := show(value))]
+    """Return the name and the text of every parameter that is shown to people."""
+    all_rows = [(name, each.show, getattr(record, name)) for name, each in parameters(record).items()]
+    return [(name, text) for name, show, value in all_rows if show and value is not None and (text := show(value))]
 
 
 def sql_words(record: Any) -> list[str]:
-    """Return the words of WITH (…), which are names of fields; those without a default first."""
-    words = [name for name, about in parameters(record).items() if about.sql]
+    """Return the parameter names of WITH (…) in SQL; required parameters come first."""
+    words = [name for name, definition in parameters(record).items() if definition.sql]
     return sorted(words, key=lambda name: name not in needed(record))
 
 
 def needed(record: Any) -> list[str]:
-    """Parameters without a default."""
-    return [name for name, about in parameters(record).items() if about.default is MISSING]
+    """Return the names of the parameters without a default."""
+    return [name for name, definition in parameters(record).items() if definition.default is MISSING]

@@ -1,4 +1,4 @@
-"""Growing logs: a running series has steps, a periodic series has one histogram per day, week or month."""
+"""Logs that grow: a running series has steps, a periodic series has one histogram per day, week or month."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 
 MOST_STEPS = 2000
-"""Most steps: each process computes a matrix for the noise of all steps, in one second for 2,000 steps."""
+"""Largest number of steps. Each process computes a matrix for the noise of all steps: one second for 2,000 steps."""
 
 USER = "user"
 _DAYS = {"day": 1, "week": 7}
@@ -25,7 +25,7 @@ _MOST_PERIODS = 10_000
 
 
 def _day(what: str, day: Any) -> date:
-    """Return a date, read from its text or unchanged."""
+    """Return a date unchanged, or read it from its text."""
     if type(day) is date:
         return day
     with suppress(TypeError, ValueError):
@@ -38,9 +38,9 @@ class Steps(Record):
     """The steps of a running series.
 
     Attributes:
-        number: The most steps; from 2 to 2,000. The noise of all steps is designed for this
-            number and grows with its logarithm.
-        start: First day of the first step, a date or its text; None to name steps by number only.
+        number: Largest number of steps, from 2 to 2,000. The noise is designed for this number, and grows with its
+            logarithm.
+        start: First day of the first step, a date or its text; None if steps have only numbers.
         every: "day" or "week".
 
     Example:
@@ -54,10 +54,10 @@ class Steps(Record):
     every: str = parameter(default="day", choices=tuple(_DAYS))
 
     def step_of(self, step: int | str | date) -> int:
-        """Return the number of a step, from 1, given that number or a day in it.
+        """Return the number of a step, from 1; `step` is this number or a day in the step.
 
         Raises:
-            DeclarationError: If it is not one of the steps.
+            DeclarationError: If there is no such step.
         """
         if isinstance(step, int) and not isinstance(step, bool):
             return checked_whole("step", step, 1, self.number)
@@ -77,13 +77,13 @@ class Every(Record):
 
     Attributes:
         period: "day", "week" (ISO) or "month".
-        periods: The most periods; by default those of a year.
-        protects: Privacy unit of the budget. "user": one unit over all periods, whose cost is the sum. "user-week"
-            ("user-day", …): one unit in one period, whose cost is that of the costliest.
-        most_periods: The most periods in which a unit counts, the first ones that are added; None for all. The cost
-            for one unit is then that of as many of the costliest periods, for one unit in one period that of two.
-        budget: rho, or `sh.EpsilonDelta(8, 1e-6)`, that the releases together never exceed; None for none. It may
-            change later and is no part of the text.
+        periods: Largest number of periods; by default the number of periods in a year.
+        protects: Privacy unit of the budget. "user": one unit over all periods; its cost is the sum over periods.
+            "user-week" ("user-day", …): one unit in one period; its cost is the cost of the costliest period.
+        most_periods: Largest number of periods in which a unit counts (the first ones appended); None for all. The
+            cost to one unit is then the sum over this number of costliest periods, in one period the sum over two.
+        budget: rho or `sh.EpsilonDelta(8, 1e-6)`, the limit of all releases together; None for no limit. The budget
+            may change later, so the text of the record omits it.
 
     Example:
         >>> str(Every("week", periods=10)), Every("month").n_periods
@@ -105,28 +105,28 @@ class Every(Record):
 
     @property
     def n_periods(self) -> int:
-        """The most periods."""
+        """Largest number of periods."""
         return self.periods or _PER_YEAR[self.period]
 
     @property
     def unit_period(self) -> str:
-        """The name of one unit in one period, such as "user-week"."""
+        """Name of the privacy unit "one unit in one period", such as "user-week"."""
         return f"{USER}-{self.period}"
 
     def per_period(self, n_periods: int) -> int:
-        """Return the number of costliest periods whose costs add up for one unit in one period.
+        """Return how many of the costliest periods add up for one unit in one period.
 
-        Two if `most_periods` is set: without its rows of one period, a unit may count in a later one
-        (docs/mathematics.md, Periods).
+        These are two periods if `most_periods` is set: if a unit's rows of one period are removed, the unit may count
+        in a later period instead (docs/mathematics.md, Periods).
         """
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """Return the number of costliest periods that a budget adds up; None for all."""
+        """Return how many of the costliest periods a budget adds up; None for all periods."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:
-        """Return whether a period of the given log could have this name."""
+        """Return whether the name `series` could belong to a period of the periodic series `log`."""
         name = r"\d{4}w\d\d" if self.period == "week" else r"\d+"
         return re.fullmatch(f"{log}_{name}", series) is not None
 

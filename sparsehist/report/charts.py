@@ -12,7 +12,7 @@ from sparsehist.errors import needing, printable
 
 COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 MOST_LINES = len(COLOURS)
-"""Of a chart: more cannot be told apart by colour."""
+"""Most lines of a chart: more colours are hard to distinguish."""
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -21,7 +21,7 @@ class Picture:
     """A chart as an image: title, description, and data URI."""
 
     title: str
-    about: str
+    description: str
     address: str
 
 
@@ -34,12 +34,12 @@ def require_plots() -> Any:
 
 
 def key_label(key: Sequence[Any]) -> str:
-    """Return a key as text, escaped."""
+    """Return a key as text with control characters escaped."""
     return printable(" · ".join(map(str, key)))
 
 
-def over_time(title: str, about: str, what: str, rows: Rows, order: Sequence[str]) -> Picture:
-    """Draw noisy counts over steps or periods, a line for each key; unpublished keys have no point."""
+def over_time(title: str, description: str, what: str, rows: Rows, order: Sequence[str]) -> Picture:
+    """Draw noisy counts over steps or periods, one line per key; unpublished keys have no point."""
     alt = require_plots()
     names = sorted({row["key"] for row in rows})
     colour = alt.Color("key:N", sort=names, scale=alt.Scale(range=list(COLOURS)), legend=alt.Legend(labelLimit=220))
@@ -59,4 +59,4 @@ def over_time(title: str, about: str, what: str, rows: Rows, order: Sequence[str
     svg = StringIO()
     chart.save(svg, format="svg")
     address = base64.b64encode(svg.getvalue().encode()).decode()
-    return Picture(title, about, f"data:image/svg+xml;base64,{address}")
+    return Picture(title, description, f"data:image/svg+xml;base64,{address}")

@@ -1,8 +1,8 @@
 """The report of a store as one self-contained HTML page: guarantees, costs and releases.
 
-Everything on it is a public parameter or was published. Its outline follows the questions of NIST SP 800-226
+The page contains only public parameters and published rows. Its outline follows the questions of NIST SP 800-226
 (Guidelines for Evaluating Differential Privacy Guarantees, 2025). The page has no script and makes no request; its
-policy allows one style sheet, by hash. The templates escape all text that comes from a store.
+content security policy allows one style sheet, by hash. The templates escape all text that comes from a store.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 CONFIDENCE = 0.95
 _LARGEST = 15
 _MOST_ROWS = 60
-"""Of a table of releases or periods; the ledger lists all."""
+"""Most rows of a table of releases or periods; the ledger lists all."""
 _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "drop periods")
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-_KEY = "key (largest first)"  # no release has this name, which would be the head of another column
+_KEY = "key (largest first)"  # heading of a column; other headings are names of releases, which never equal it
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of rows with the same keys, hidden if empty; the last `numbers` columns are aligned right."""
+    """A table of rows with the same keys, not shown if empty; the last `numbers` columns are aligned right."""
 
     caption: str
     rows: Sequence[Row]
@@ -80,9 +80,9 @@ class OneSeries:
 
     @property
     def cells(self) -> list[CellMetadata]:
-        """Its releases of cells, the most private first."""
-        cells = [about for about in self.releases if isinstance(about, CellMetadata)]
-        return sorted(cells, key=lambda about: as_level(about.level))
+        """Releases of cells, the most private first."""
+        cells = [metadata for metadata in self.releases if isinstance(metadata, CellMetadata)]
+        return sorted(cells, key=lambda metadata: as_level(metadata.level))
 
 
 def store_report(home: Home, *, delta: float = DEFAULT_DELTA) -> str:
@@ -95,7 +95,7 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA) -> str:
         series = [
             OneSeries(
                 declaration_of(record), record.series_id,
-                [read_metadata(made.metadata) for made in published(state, record)],
+                [read_metadata(record.metadata) for record in published(state, record)],
             )
             for record in state.all_series()
         ]  # fmt: skip
@@ -125,7 +125,7 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA) -> str:
 
 
 def _spent(rows: Sequence[Row], periodic: Mapping[str, object]) -> list[Row]:
-    """Return the rows of the ledger in seven columns; a periodic series is a row of populations."""
+    """Return the rows of the ledger in seven columns; a periodic series appears as one population."""
     return [
         {"of": " ".join(filter(None, map(row.get, _SCOPES)))} | {column: row[column] for column in _COSTS}
         for row in for_people(rows)
@@ -142,28 +142,28 @@ def _of_series(home: Home, series: OneSeries) -> Iterator[Table | Picture | str]
     """Yield releases, errors and largest keys of a series; for a running series, counts over time."""
     name, key, recent = series.declaration.name, series.declaration.key, series.releases[-_MOST_ROWS:]
     if not series.releases:
-        yield "Nothing was released from it."
-    yield Table(f"Releases of {name}", [_release(about) for about in recent])
+        yield "Nothing was released from this series."
+    yield Table(f"Releases of {name}", [_release(metadata) for metadata in recent])
     yield from _left_out(len(series.releases), "releases")
     yield _promises(name, recent)
     finest = series.cells[-MOST_LINES:]
     if finest:
         yield _errors(name, finest)
-        released = [_read(home, series, about.name) for about in finest]
+        released = [_read(home, series, metadata.name) for metadata in finest]
         largest = released[-1].frame.select(key).head(_LARGEST)
         yield from _largest_keys(name, {release.name: _limits(largest, release) for release in released})
         yield (
-            f"An interval holds the bounded count of a published key with a probability of {CONFIDENCE:.0%} over the "
-            "noise. Releases of one key share noise: the finest says all that the coarser ones do."
+            f"An interval contains the bounded count of a published key with a probability of {CONFIDENCE:.0%} over "
+            "the noise. Releases share noise, so coarser releases add no information to the finest release."
         )
-    finest_of_step = {about.step: about.name for about in series.cells if isinstance(about, RunningMetadata)}
+    finest_of_step = {each.step: each.name for each in series.cells if isinstance(each, RunningMetadata)}
     if len(finest_of_step) > 1:
         steps = sorted(finest_of_step)[-_MOST_ROWS:]
         yield _over_time(name, "step", {str(step): _read(home, series, finest_of_step[step]) for step in steps}, key)
 
 
 def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Iterator[Table | Picture | str]:
-    """Yield one table of all periods of a series, and the largest keys over time."""
+    """Yield a table of the periods of a series, and the largest keys over time."""
     rows, over = list[Row](), dict[str, Release]()
     for each in periods[-_MOST_ROWS:]:
         period, finest = str(each.declaration.period), each.cells[-1] if each.cells else None
@@ -178,7 +178,7 @@ def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Iterator
     yield from _left_out(len(periods), "periods")
     if len(over) > 1:
         yield _over_time(name, "period", over, periods[0].declaration.key)
-    yield _promises(name, [about for each in periods for about in each.releases])
+    yield _promises(name, [metadata for each in periods for metadata in each.releases])
 
 
 def _read(home: Home, series: OneSeries, name: str) -> Release:
@@ -190,55 +190,55 @@ def _left_out(number: int, what: str) -> Iterator[str]:
         yield f"The last {_MOST_ROWS} of {number} {what} are shown."
 
 
-def _release(about: Metadata) -> Row:
+def _release(metadata: Metadata) -> Row:
     return {
-        "release": about.name, "of": about.kind, "level": level_in_words(about), "noise": about.noise,
-        "std (units)": about.std, "threshold (units)": about.threshold,
-        "false keys expected": getattr(about, "expected_false_keys", None),
-        "it counts": getattr(about, "counts", None) or "units",
-        "when (UTC)": about.released_at and about.released_at[:16].replace("T", " "),
+        "release": metadata.name, "of": metadata.kind, "level": level_in_words(metadata), "noise": metadata.noise,
+        "std (units)": metadata.std, "threshold (units)": metadata.threshold,
+        "false keys expected": getattr(metadata, "expected_false_keys", None),
+        "it counts": getattr(metadata, "counts", None) or "units",
+        "when (UTC)": metadata.released_at and metadata.released_at[:16].replace("T", " "),
     }  # fmt: skip
 
 
 def _promises(name: str, releases: Sequence[Metadata]) -> Table:
-    """Return the guarantees of single releases; equal guarantees share a row."""
+    """Return the guarantee of each release by itself; equal guarantees share a row."""
     alike: dict[str, dict[str, None]] = {}
-    for about in releases:
-        slack = f"a numerical slack of {about.numerical_slack:.0e}"
-        alike.setdefault(about.guarantee.replace("numerical_slack", slack), {})[about.name] = None
+    for metadata in releases:
+        slack = f"a numerical slack of {metadata.numerical_slack:.0e}"
+        alike.setdefault(metadata.guarantee.replace("numerical_slack", slack), {})[metadata.name] = None
     rows = [
         {"release": ", ".join(names) if len(names) <= MOST_LINES else f"{len(names)} releases", "guarantee": promised}
         for promised, names in alike.items()
     ]
-    return Table(f"What each release of {name} promises alone", rows)
+    return Table(f"Guarantee of each release of {name} by itself", rows)
 
 
 def _errors(name: str, finest: Sequence[CellMetadata]) -> Table:
-    """Return probability of publication and mean error by true count, a column per release."""
+    """Return probability of publication and mean error by true count, with a column per release."""
     rows: list[Row] = [{"true count (units)": count} for count in COUNTS]
-    for about in finest:
-        level, threshold = as_level(about.level), about.effective_threshold
-        probabilities = publication_probability(about.family, level, threshold, COUNTS).tolist()
+    for metadata in finest:
+        level, threshold = as_level(metadata.level), metadata.effective_threshold
+        probabilities = publication_probability(metadata.family, level, threshold, COUNTS).tolist()
         for row, count, probability in zip(rows, COUNTS, probabilities, strict=True):
-            error = mean_error(about.family, level, threshold, count)
+            error = mean_error(metadata.family, level, threshold, count)
             chance = "below 0.000001" if probability < 0.000001 else shown(probability)
-            row[about.name] = f"{chance}, ± {shown(error)} ({error / count:.2g})"
-    caption = f"Error by true count, {name}: probability of being published, mean error if so (units)"
+            row[metadata.name] = f"{chance}, ± {shown(error)} ({error / count:.2g})"
+    caption = f"Error by true count, {name}: probability of publication, mean error if published (units)"
     return Table(caption, rows, len(finest))
 
 
 def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
-    """Return the rows of these keys with intervals; counts are None if the release did not publish the key."""
+    """Return the release's rows for these keys, with intervals; counts of unpublished keys are None."""
     try:
         frame = release.intervals(CONFIDENCE)
-    except SparsehistError:  # some noise has no mean error
+    except SparsehistError:  # some noise has no intervals
         frame = release.frame.with_columns(low="noisy_count", high="noisy_count")
     rows = largest.join(frame, on=largest.columns, how="left", maintain_order="left").to_dicts()
     return [{_KEY: [row.pop(column) for column in largest.columns], **row} for row in rows]
 
 
 def _largest_keys(name: str, limits: dict[str, list[Row]]) -> Iterator[Table]:
-    """Yield a table of the largest keys, and one of their sums in the finest release that has any."""
+    """Yield a table of the largest keys, and a table of their sums in the finest release with sums."""
     *_, finest = limits.values()
     keys = [" · ".join(map(str, row[_KEY])) for row in finest]
     published = zip(*(map(_interval, of_release) for of_release in limits.values()), strict=True)
@@ -264,7 +264,7 @@ def _interval(row: Row, column: str = "noisy_count") -> str:
 
 
 def _over_time(name: str, what: str, released: Mapping[str, Release], columns: Sequence[str]) -> Picture:
-    """Draw the keys that are largest in the last release, over steps or periods."""
+    """Draw the counts of the last release's largest keys over steps or periods."""
     *_, last = released.values()
     largest = last.frame.head(MOST_LINES).select(columns).rows()
     rows = [
@@ -273,8 +273,8 @@ def _over_time(name: str, what: str, released: Mapping[str, Release], columns: S
         for *parts, value in release.frame.select(*columns, "noisy_count").iter_rows()
         if (key := tuple(parts)) in largest
     ]
-    about = f"Of each {what} the finest release; keys are those that are largest in the last one."
-    return charts.over_time(f"Noisy counts of {name} by {what}", about, what, rows, list(released))
+    description = f"The finest release of each {what}; the keys are the largest keys of the last release."
+    return charts.over_time(f"Noisy counts of {name} by {what}", description, what, rows, list(released))
 
 
 def _events(wanted: Sequence[str], events: Sequence[Row]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""`create`: count a log into a new series, or declare a series that grows."""
+"""`create`: count a log into a new series, or declare a running or periodic series."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def create(store: str | os.PathLike[str] | Store, *, steps: int | str | Steps, *
 def create(store: str | os.PathLike[str] | Store, *, every: str | int | Every, **declared: Any) -> PeriodicSeries: ...
 
 
-def create(  # type: ignore[misc] # overloads leave out what they share
+def create(  # type: ignore[misc] # overloads omit common parameters
     store: str | os.PathLike[str] | Store,
     log: object = None,
     *,
@@ -55,40 +55,40 @@ def create(  # type: ignore[misc] # overloads leave out what they share
     if_exists: str = "error",
     counting: Counting | None = None,
 ) -> Series | RunningSeries | PeriodicSeries:
-    """Count a log into a new series, completely or not at all; or declare a series that grows.
+    """Count a log into a new series, completely or not at all; or declare a running or periodic series.
 
     The log is read once, and nothing is published. A unit with more than `max_keys` distinct keys counts towards
-    `max_keys` of them, chosen at random from its own rows alone.
+    `max_keys` of these keys. The choice is random and depends only on the rows of this unit.
 
     Args:
-        store: Directory, made if there is none; ":memory:"; or a `Store`.
-        log: Path, glob or list of them (Parquet, CSV, JSON lines); `sh.Files`; Polars frame, DuckDB relation, Arrow
-            stream or Spark frame; `sh.Query` for SQL; `sh.Counts` for counts made elsewhere. None with steps, every.
+        store: Directory of the store, created if missing; ":memory:"; or a `Store`.
+        log: Path, glob or list of paths (Parquet, CSV, JSON lines); `sh.Files`; Polars frame, DuckDB relation, Arrow
+            stream or Spark frame; `sh.Query` for SQL; `sh.Counts` for existing counts. None with steps or every.
         name: Name of the series: a-z, 0-9 and _, beginning with a letter.
-        unit: Column of the privacy unit (who is protected), or several that name it. None with `sh.Counts`.
-        key: Column or columns of the key, as many as the domain has. None counts units in one cell.
-        max_keys: Most distinct keys that a unit counts towards; in a running series over all steps, in a periodic
-            one per period.
-        domain: All possible keys, such as `sh.Strings(max_bytes=32)`; never read off the log. None if key is.
-        bounding: "keep": a unit with more keys counts towards max_keys of them. "share": it counts towards all, with
-            smaller weights and the same noise. See `sh.Keep` and `sh.Share`.
+        unit: Column of the privacy unit (who is protected), or several columns. None with `sh.Counts`.
+        key: Column or columns of the key, as many as the domain has. If None, all units count in one cell.
+        max_keys: Largest number of distinct keys that a unit counts towards; in a running series over all steps, in a
+            periodic series per period.
+        domain: All possible keys, such as `sh.Strings(max_bytes=32)`; never derived from the log. None without key.
+        bounding: "keep": a unit with more keys counts towards max_keys of them. "share": it counts towards all of
+            them, with smaller weights and the same noise. See `sh.Keep` and `sh.Share`.
         noise: Family: "gaussian" (level is ρ of zCDP), "laplace" or "discrete_laplace" (ε), "skellam", "poisson".
         cap: Largest cost that the series may reach, exact; releases beyond it are refused.
         population: The people behind the units. Costs of all series of a population add up.
-        measures: Sums by key that releases may publish beside counts: `sh.Measure("price", clip=100, step=0.01)`.
-        steps: Declare a running series with this number of steps, or `sh.Steps`. Gaussian noise.
-        every: Declare a periodic series, one per "day", "week" or "month", or `sh.Every`. Gaussian noise.
+        measures: Sums by key that releases may publish besides counts: `sh.Measure("price", clip=100, step=0.01)`.
+        steps: Declare a running series with this number of steps, or `sh.Steps`. Needs Gaussian noise.
+        every: Declare a periodic series: "day", "week", "month" or `sh.Every`. Needs Gaussian noise.
         on_null: "error" or "drop", for rows without unit or key.
         on_outside: "error" or "drop", for rows whose key is outside the domain.
-        if_exists: "error", or "reuse": return the series of this name if declaration and log are the same.
+        if_exists: "error", or "reuse": return an existing series with the same name, declaration and log.
         counting: Settings of counting: memory, threads, progress.
 
     Raises:
         DeclarationError: If a parameter is wrong.
-        DataError: If the log breaks a rule; never quotes a key or a unit.
-        NameTakenError: If the name is taken.
-        SeriesDiffersError: If the series should be reused, but declaration, query or log differ; says which.
-        BudgetExceededError: If the population's budget cannot charge this noise.
+        DataError: If the log breaks a rule; the message never quotes a key or a unit.
+        NameTakenError: If the store already has a series with this name.
+        SeriesDiffersError: With "reuse", if declaration, query or log differ; the message names what differs.
+        BudgetExceededError: If the population's budget has no rule for this noise.
 
     Example:
         >>> import polars as pl
@@ -112,7 +112,7 @@ def create(  # type: ignore[misc] # overloads leave out what they share
     if declaration.steps is not None or declaration.every is not None:
         if log is not None:
             raise DeclarationError(
-                "with steps= or every= the series is declared first: leave out the log, append it", parameter="log"
+                "with steps= or every=, leave out the log: declare the series, then append logs", parameter="log"
             )
         if declaration.steps is not None:
             return RunningSeries(store, declaration, declared_into(store, declaration, if_exists).series_id)

@@ -1,10 +1,10 @@
 """Choose how many keys a unit should count towards, from two small releases.
 
-The bias that bounding causes in the largest keys depends on who has them: units with many keys mostly have rare ones.
-First, a quarter of the level is spent on a release of keys, which shows the largest ones. The rest is spent on a
-table of units by number of keys and by number of largest keys; each unit is in one of its cells, so its sensitivity
-is 1. The table shows how many pairs with largest keys each bound would cut. The loss is assumed to be proportional to
-the square roots of the counts of these keys; keys too small for the first release are assumed to fall off as 1/rank.
+Bounding biases the counts of the largest keys. The bias depends on which units have these keys: units with many keys
+mostly have rare keys. First, a quarter of the level is spent on a release that shows the largest keys. The rest is
+spent on a table of units by number of keys and by number of largest keys; each unit is in one cell of this table, so
+the sensitivity is 1. The table shows how many pairs with largest keys each bound would cut. Two assumptions are made:
+the loss is proportional to the square roots of the counts, and counts of keys not shown fall off as 1/rank.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from sparsehist.series.store import Store
 from sparsehist.typing import FloatArray
 
 BOUNDS = tuple(dict.fromkeys(round(1.1**power) for power in range(81)))
-"""The candidates, from 1 to 2,048."""
+"""Candidates for max_keys, from 1 to 2,048."""
 
 _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
-# Each class holds numbers up to twice those of the one before; the last ones hold all larger numbers.
+# Class i has the numbers from 2**i to 2**(i+1) - 1; the last class has all larger numbers too.
 _CLASSES = Product(keys=Integers(12), largest=Integers(10))
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
-# Classes below a threshold of nearly three standard deviations are taken as empty: most are, and noise would add up.
+# Expected number of false classes. Classes below the threshold, nearly 3 std, count as empty; noise would add up.
 _FALSE_CLASSES = 0.4
-# A release is used if noise alone would produce its largest cell with a probability of at most 1 %.
+# A release is used only if noise alone would exceed its largest cell with a probability of at most 1 %.
 _BY_CHANCE = 0.01
-# "share" is chosen only if it is better by this factor, since counts of units are easier to explain.
+# "share" is chosen only if its error is smaller by this factor, because counts of units are easier to explain.
 _WORTH_SHARING = 0.95
 
 
 @dataclass(frozen=True)
 class MaxKeysChoice:
-    """The chosen max_keys and bounding, and the estimates behind the choice; public.
+    """The chosen max_keys and bounding, and the estimates behind the choice. Public.
 
     Attributes:
-        max_keys: Keys a unit should count towards.
+        max_keys: Largest number of keys that a unit should count towards.
         bounding: "keep" or "share".
-        estimates: Error of a key among the largest for each bound, in counts: max_keys, bounding, bias (root mean
-            square over these keys), noise (standard deviation) and error (both together).
-        level: Level that the choice spent, exact text, in the series `keys` and `profile`.
+        estimates: Error of the largest keys for each bound, in counts: max_keys, bounding, bias (root mean square
+            over these keys), noise (standard deviation) and error (both combined).
+        level: Level that the choice spent on the series `keys` and `profile`; exact text.
         keys: Name of the series whose release showed the largest keys.
         profile: Name of the series that counts units by their number of keys.
     """
@@ -95,22 +95,22 @@ def choose_max_keys(
 ) -> MaxKeysChoice:
     """Choose max_keys, and "keep" or "share", by two small private releases of the log.
 
-    The releases are charged to the population, in addition to later releases of the log. They are made from the
-    series `{name}_keys` and `{name}_profile`; a repeated call returns the same choice at no cost.
+    The population pays for both releases, in addition to later releases of the log. They belong to the series
+    `{name}_keys` and `{name}_profile`; another call with the same name returns the same choice at no cost.
 
-    Parameters are as for `create`, except these. The source is the log itself, not `Counts`. `noise` is the family of
-    the later series, and `release_level` the level of the later release, which decides how much noise a bound costs.
-    The error is minimised for the `largest_keys` largest keys, a public number. `level` is
-    the cost of the choice; a quarter of it is spent on the release of keys, and `plan(domain=…, max_keys=5,
-    shows=1000)` returns the quarter needed to show a key of 1,000 units.
+    Parameters are as for `create`, with these differences. The source is the log itself, not `Counts`. `noise` is the
+    family of the later series; `release_level` is the level of its release, which decides how much noise a bound
+    costs. The choice minimises the error of the `largest_keys` largest keys, a public number. `level` is the cost of
+    the choice. A quarter of it is spent on the release of keys: `plan(domain=…, max_keys=5, shows=1000)` returns the
+    quarter that shows a key of 1,000 units.
 
     Raises:
         DeclarationError: If a parameter is wrong.
         DataError: If the log breaks a rule.
-        BudgetExceededError: If the population's budget does not allow the choice; before anything is drawn.
-        NotFoundError: If one of the two releases might be noise alone, because the level is too small for this log.
-            The level is spent.
-        NameTakenError: If the name is taken by another choice.
+        BudgetExceededError: If the population's budget does not allow the choice; nothing was drawn.
+        NotFoundError: If a release may be noise alone, because the level is too small for this log. The level is
+            spent.
+        NameTakenError: If another choice has this name.
 
     Example:
         >>> import sparsehist as sh
@@ -145,13 +145,15 @@ def choose_max_keys(
         keys = _distinct_from_noise(released, first, few, whole)
         largest = keys.frame.head(largest_keys)
         with home.hold() as state:
-            known = state.series(second.name)
-        if known is None:
+            existing = state.series(second.name)
+        if existing is None:
             counts = Counts(_profile(home, source, first, largest.select(first.key), counting), largest=1)
             # Its units are those of the log, so the assumptions about the log hold for it.
             second = replace(second, unit=first.unit, source=first.source)
-            known = counted_into(home, counts, second, counting, is_bounded=True)
-        released = any_kind.release(home, second, known.series_id, "profile", level=most, false_keys=_FALSE_CLASSES)
+            existing = counted_into(home, counts, second, counting, is_bounded=True)
+        released = any_kind.release(
+            home, second, existing.series_id, "profile", level=most, false_keys=_FALSE_CLASSES
+        )
         profile = _distinct_from_noise(released, second, most, whole)
     n_largest = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)
     scale = _scale(largest["noisy_count"].to_numpy(), n_largest)
@@ -166,7 +168,7 @@ def choose_max_keys(
 
 
 def _distinct_from_noise(released: object, declared: Declaration, level: str, whole: Fraction) -> Release:
-    """Refuse a release that may be noise alone; this is decided by published numbers, so it reveals nothing else."""
+    """Refuse a release that may be noise alone. Published numbers decide this, so the refusal reveals no more."""
     release, least = of_kind(released, Release), 0.0
     if not declared.domain.is_open:
         threshold = threshold_for_false_keys(declared.family_in_units, level, declared.domain.size, _BY_CHANCE)
@@ -175,20 +177,19 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
         return release
     larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)  # rho is quadratic
     raise NotFoundError(
-        f"at level {level_text(whole)} what the choice published may be noise alone, and it stays spent: no count "
-        f"stands out. Choose again under another name at level {larger}, with a tenth of the noise; or take a bound "
-        f"you know. Beforehand, plan(domain=…, max_keys={_FIRST_BOUND}, shows=…) names the level for keys of so many "
-        "units, a quarter of the price"
+        f"the choice at level {level_text(whole)} may have published only noise; this level is spent. Choose again "
+        f"under another name at level {larger}, with a tenth of the noise; or use a bound from other knowledge. "
+        f"plan(domain=…, max_keys={_FIRST_BOUND}, shows=1000) returns a quarter of the level for keys of 1,000 units"
     )
 
 
 def _profile(
     home: Home, source: object, first: Declaration, largest: pl.DataFrame, counting: Counting
 ) -> pl.DataFrame:
-    """Return the number of units in each class; a unit's class is its numbers of keys and of largest keys.
+    """Return the number of units in each class; a unit's numbers of keys and of largest keys decide its class.
 
-    Units without a key among the largest are omitted. Empty classes are included: if all are empty, noise must be
-    released.
+    Units without any of the largest keys are omitted. Empty classes are included, because the release must add noise
+    even if all classes are empty.
     """
     names = key_names(first.domain.columns)
     pairs = pairs_of_log(home, source, first, secrets.token_bytes(SALT_BYTES), counting)
@@ -208,14 +209,14 @@ def _profile(
 
 
 def _class_of(column: str) -> pl.Expr:
-    """Return the number of binary digits minus one, which is exact, unlike a rounded logarithm."""
+    """Return the class of a number: its binary digits minus one. Bits are exact, unlike a rounded logarithm."""
     classes = int(_CLASSES.components[_CLASSES.names.index(column)].size)
     bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
     return bits.cast(pl.Int64).alias(column)
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return the root mean square loss of the `n_largest` largest keys per pair cut from the shown keys."""
+    """Return the root mean square loss of the `n_largest` largest keys, per pair that is cut from the shown keys."""
     shown = np.maximum(noisy, 1.0)  # sorted; noisy counts may be negative
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
@@ -224,10 +225,10 @@ def _scale(noisy: FloatArray, n_largest: int) -> float:
 def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
-    """Return bias and noise of a key among the largest at a level, for each bound."""
-    # A unit cannot have more of the largest keys than it has keys, or than exist: other classes are noise.
+    """Return bias and noise of the largest keys at a level, for each bound."""
+    # A unit has at most as many largest keys as it has keys, and as exist: other classes contain only noise.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # The numbers of keys of a class's units are spread over the class; of largest keys, they are its geometric mean.
+    # Assume numbers of keys to be spread over their class, and numbers of largest keys to be its geometric mean.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

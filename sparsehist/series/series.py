@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class DeclaredSeries:
-    """The base of all series: a store and a declaration."""
+    """Base class of all series: a store and a declaration."""
 
     def __init__(self, store: Store, declaration: Declaration) -> None:
         """Use `create` and `Store.series` instead."""
@@ -48,7 +48,7 @@ class DeclaredSeries:
         return self.declaration.name
 
     def _repr_html_(self) -> str:
-        """Show declaration and releases, or the cost of all periods, in notebooks."""
+        """Return declaration and releases, or the cost of all periods, as HTML for notebooks."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -56,7 +56,7 @@ class DeclaredSeries:
 
 
 class CountedSeries(DeclaredSeries):
-    """The base of series with releases: they have a cap."""
+    """Base class of series with releases and a cap."""
 
     def __init__(self, store: Store, declaration: Declaration, series_id: str) -> None:
         """Use `create` and `Store.series` instead."""
@@ -71,23 +71,23 @@ class CountedSeries(DeclaredSeries):
 
     def _tables(self) -> Iterator[str]:
         yield from super()._tables()
-        yield table_of_dicts("Its releases", self.releases().to_dicts())
+        yield table_of_dicts("Releases", self.releases().to_dicts())
 
     def raise_cap(self, level: Level, *, reason: str) -> None:
-        """Raise the cap of the series; from then on the cap holds ex post, and the ledger shows both.
+        """Raise the cap of the series. The new cap holds only ex post, and the ledger shows the declared cap too.
 
         Raises:
-            DeclarationError: If the series has no cap, or the level is not above it, or the reason is missing.
+            DeclarationError: If the series has no cap, the level is not above the cap, or the reason is missing.
             BudgetExceededError: If a budget charged the whole cap at the first release.
             NotFoundError: If the series was dropped.
         """
         raise_cap(self.store, self.name, level, reason=reason, series_id=self.series_id)
 
     def releases(self) -> pl.DataFrame:
-        """Return one row per release, in order; none if the series was dropped.
+        """Return one row per release, in order; no rows if the series was dropped.
 
-        Columns name, workload (null for cells), level, std, threshold and expected_false_keys (both null for a
-        workload or a session of queries), released_at.
+        The columns are name, workload (null for cells), level, std, threshold and expected_false_keys (both null for
+        a workload or a session of queries), and released_at.
         """
         with self.store.hold() as state:
             record = state.series(self.name)
@@ -96,12 +96,12 @@ class CountedSeries(DeclaredSeries):
         return pl.DataFrame(rows, schema=RELEASES)
 
     @overload
-    def release(self, name: str, *, workload: None = None, **asked: Any) -> Release: ...
+    def release(self, name: str, *, workload: None = None, **parameters: Any) -> Release: ...
 
     @overload
-    def release(self, name: str, *, workload: Workload | str, **asked: Any) -> WorkloadRelease: ...
+    def release(self, name: str, *, workload: Workload | str, **parameters: Any) -> WorkloadRelease: ...
 
-    def release(  # type: ignore[misc] # overloads leave out what they share
+    def release(  # type: ignore[misc] # overloads omit common parameters
         self,
         name: str,
         *,
@@ -119,47 +119,47 @@ class CountedSeries(DeclaredSeries):
     ) -> Release | WorkloadRelease:
         """Release the histogram or the answers of a workload, or return the existing release of this name.
 
-        A release is committed before it is returned: after a crash it is complete or was never drawn. A name always
-        means the same numbers. The cells of a series are one noise path: their releases together cost as much as the
-        finest one. Each workload with a strategy is another path, and the costs of paths add up.
+        A release is committed before it is returned: after a crash it is complete or was never drawn. The same name
+        always gives the same numbers. The cells of a series are one noise path: their releases together cost as much
+        as the finest release. Each workload with a strategy is another path, and the costs of paths add up.
 
         Args:
             name: Name of the release, unique in the series: a-z, 0-9 and _, beginning with a letter.
             level: Privacy level, exact; larger is finer. ρ for Gaussian noise, ε for Laplace.
-            epsilon: Instead of a level: release the counts at the largest level that is (epsilon, `delta`)-DP;
-                measures add to that. In an open domain half of delta is for the domain, unless the population's
-                budget splits it otherwise.
-            delta: With `epsilon`; 0 by default.
-            threshold: Publish cells whose rounded noisy count is above it, in counts.
-            false_keys: Instead of `threshold`: the expected number of empty cells published; the lowest such
-                threshold is used. 0.01 by default.
-            open_delta: Instead, for an open domain: the delta of the series that this release may spend; by default
-                half of what remains.
-            max_false_keys: Refuse a threshold that would publish more empty cells than this.
+            epsilon: Instead of a level: release the counts at the largest level that is (epsilon, `delta`)-DP. The
+                cost of measures is added. An open domain gets half of delta, unless the population's budget splits
+                delta differently.
+            delta: The delta that belongs to `epsilon`; 0 by default.
+            threshold: Publish cells whose rounded noisy count is above this threshold, in counts.
+            false_keys: Instead of `threshold`: use the lowest threshold with this expected number of published empty
+                cells. 0.01 by default.
+            open_delta: Instead, for an open domain: the delta of the series that this release spends; by default
+                half of the remaining delta.
+            max_false_keys: Refuse a threshold with a larger expected number of published empty cells.
             step: For a running series: the last step to count, a number from 1 or a day.
             measures: Publish sums of the series' measures for the published keys: one level for all, or a level by
-                name, {"price": 0.5}. Each measure is a separate noise path, whose cost is added.
-            workload: Answer a workload instead of cells, such as `sh.workload.Ranges()`, or its text.
+                name, {"price": 0.5}. Each measure is a separate noise path, and its cost is added.
+            workload: Answer this workload instead of releasing cells: `sh.workload.Ranges()` or another, or its text.
             strategy: For a workload: "spectral", "identity", "residual"; or "auto", the default, which chooses the
                 least mean error at the series' max_keys once, for all releases of the workload.
 
         Returns:
-            The release. That of a workload has one row per query, or `answer(low, high)` if queries are not listed.
+            The release. A workload release has one row per query, or `answer(low, high)` if queries are not listed.
 
         Raises:
             DeclarationError: If a parameter is wrong, or the domain or noise of the series has no workloads.
-            LevelError: If the level is not a positive, finite number; in a running series, if it is nearly equal to a
-                released one.
-            CapExceededError: If the costs of the series' paths would exceed its cap together.
-            BudgetExceededError: If the population would exceed its budget, or an open domain its delta; names a
-                threshold that is allowed.
-            ThresholdError: If the threshold is not possible; names one that is.
+            LevelError: If the level is not a positive, finite number; in a running series, if it is nearly equal to
+                the level of an earlier release.
+            CapExceededError: If the total cost of the series' paths would exceed its cap.
+            BudgetExceededError: If the population would exceed its budget, or an open domain its delta; the message
+                names an allowed threshold.
+            ThresholdError: If the threshold is not possible; the message names a possible one.
             NameTakenError: If the release of this name was made with other parameters.
             NotFoundError: If no level is given and there is no release of that name, or the step was not appended.
-            StoreInUseError: If another process or thread holds the store.
+            StoreInUseError: If another process or thread is using the store.
 
         Warns:
-            CountsWarning: If a sum over cells counts a unit once per cell it is in.
+            CountsWarning: If a sum over cells may count a unit more than once.
 
         Example:
             >>> import polars as pl
@@ -194,11 +194,11 @@ class CountedSeries(DeclaredSeries):
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """Predict the effect of one release at each candidate level; nothing is drawn or spent.
+        """Predict accuracy and cost of one release at each candidate level; nothing is drawn or spent.
 
         The plan depends on the declaration and on earlier releases, never on the counts. Parameters and errors are
-        those of `sparsehist.plan`; `equal` divides what the population's budget leaves; `step` and `measures` are
-        as for `release`. A running series needs `step`, which need not have been appended.
+        those of `sparsehist.plan`, except that `equal` divides the rest of the population's budget; `step` and
+        `measures` are as for `release`. A running series needs `step`; the step may still be missing.
 
         Example:
             >>> import polars as pl
@@ -219,10 +219,10 @@ class CountedSeries(DeclaredSeries):
 
 
 class Series(CountedSeries):
-    """A histogram, fixed at creation, from which any number of releases can be made.
+    """A histogram, fixed at creation, that can be released any number of times.
 
-    All releases of a series together are as private as the finest one: with Gaussian noise, rho-zCDP with rho the
-    largest level, for neighbouring logs that differ by all rows of one unit.
+    All releases of a series together are as private as the finest release: with Gaussian noise they are rho-zCDP,
+    where rho is the largest level, for neighbouring logs that differ by all rows of one unit.
     """
 
     def __repr__(self) -> str:
@@ -236,8 +236,8 @@ class Series(CountedSeries):
 
         Returns:
             One row per strategy and level, best first: strategy, level, std (root of the mean variance of a query, in
-            counts), ratio (of this variance to the least of any factorization, at one cell per unit; null if
-            unknown), sensitivity (of R·x), chosen (whether "auto" takes it).
+            counts), ratio (this variance divided by the least variance of any factorization, for one cell per unit;
+            null if unknown), sensitivity (of R·x), chosen (whether "auto" chooses this strategy).
 
         Raises:
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
@@ -258,23 +258,23 @@ class Series(CountedSeries):
     ) -> QuerySession:
         """Open a session that answers adaptive predicates, or continue the session of this name.
 
-        A session is a separate noise path, whose whole level is charged when it opens. It answers from a public
-        estimate of all cells. If the estimate is too far off, the session measures the true sum and corrects the
-        estimate; this can happen `most_updates` times. A release answers predicates that can be listed far better.
+        A session is a separate noise path. Its whole level is charged when it opens. It answers from a public
+        estimate of all cells. If the estimate is too inaccurate, the session measures the sum with noise and corrects
+        the estimate, at most `most_updates` times. If you can list all predicates, a release answers them far better.
 
         Args:
             name: Name of the session, unique among the releases of the series; a-z, 0-9 and _.
-            level: Level of the whole session, exact: epsilon with Laplace noise, rho with Gaussian noise, where
-                updates cost much less.
-            accuracy: Largest error to be reached, as a share of the sum of all counts; below 1/2.
+            level: Level of the whole session, exact: epsilon with Laplace noise; rho with Gaussian noise, which makes
+                updates much cheaper.
+            accuracy: Largest error of an answer, as a share of the sum of all counts; below 1/2.
             mass: Sum of all bounded counts, if public; by default it is measured with part of the level.
-            most_updates: Most answers that can be measured; by default as many as the accuracy can need.
-            start: A release of the same keys, of any series, as the first estimate: free, and much better than none.
+            most_updates: Largest number of measured answers; by default as many as the accuracy can need.
+            start: A release of the same keys, of any series, for a much better first estimate at no cost.
 
         Raises:
-            DeclarationError: If a parameter is wrong, the domain is open or has more than 10**7 cells, or the noise
-                does not compose with that of sessions. Other errors are as for `release`.
-            DataError: If the release to start from has no positive count.
+            DeclarationError: If a parameter is wrong, the domain is open or has more than 10**7 cells, or sessions do
+                not support the noise of the series. Other errors are as for `release`.
+            DataError: If `start` has no positive count.
 
         Example:
             >>> import polars as pl
@@ -295,13 +295,13 @@ class Series(CountedSeries):
 
 
 class RunningSeries(CountedSeries):
-    """A series to which steps are appended, and whose running counts are released.
+    """A series with steps that are appended, and with releases of running counts.
 
     A unit counts once per key over all steps, at the first step in which it has the key, and towards its first
     max_keys keys. The noise of all steps is one path: all releases together, over all steps and levels and in any
-    order, are as private as the finest one, rho-zCDP with rho the largest level. Over 7, 30 and 365 steps, the noise
-    is 1.46, 1.87 and 2.64 times (root mean square) that of a single release at the same level. The store records
-    which units counted for which keys, as secret as the log, until `finish` erases it.
+    order, are as private as the finest release: rho-zCDP, where rho is the largest level. With 7, 30 and 365 steps,
+    the noise is 1.46, 1.87 and 2.64 times (root mean square) the noise of a single release at the same level. The
+    store records which units counted for which keys. This record is as secret as the log; `finish` erases it.
 
     Example:
         >>> import polars as pl
@@ -332,19 +332,20 @@ class RunningSeries(CountedSeries):
         """Append the log of the next step, completely or not at all.
 
         Appending the same pairs of units and keys to the same step again changes nothing. Other pairs are refused,
-        since noise may have been drawn for the counts of the step.
+        because noise may have been drawn for the counts of the step.
 
         Args:
             log: As for `create`, but not `sh.Counts`; it may be empty.
-            step: Number of the step from 1, in order; or a day in it, if steps were declared with a start.
+            step: Number of the step, from 1; or a day in it, if steps were declared with a start. Steps are appended
+                in order.
             counting: As for `create`.
 
         Returns:
             Whether this call appended the step: False if it was appended before with the same pairs.
 
         Raises:
-            DeclarationError: If the series has no such step, or it is not the next one.
-            DataError: If the log breaks a rule; never quotes a key or a unit.
+            DeclarationError: If the series has no such step, or it is not the next step.
+            DataError: If the log breaks a rule; the message never quotes a key or a unit.
             NameTakenError: If the step was appended with other pairs.
             RefusedError: If the series is finished.
         """
@@ -352,15 +353,15 @@ class RunningSeries(CountedSeries):
         return steps.append_step(self.store, self.declaration, self.series_id, log, number, counting)
 
     def finish(self) -> None:
-        """Erase the record of which units counted; no step can be appended afterwards, releases remain possible."""
+        """Erase the record of which units counted. Afterwards no step can be appended; releases remain possible."""
         steps.finish(self.store, self.declaration, self.series_id)
 
 
 class PeriodicSeries(DeclaredSeries):
-    """A periodic series: each period of a log is its own series, and all share a declaration and a budget.
+    """A periodic series: each period of a log is a separate series; all periods share a declaration and a budget.
 
     The cost to one unit in one period is the cost of the costliest period; the cost to one unit over all periods is
-    their sum. The ledger, every release and `progress` show both.
+    the sum over periods. The ledger, every release and `progress` show both.
 
     Example:
         >>> import polars as pl
@@ -385,7 +386,7 @@ class PeriodicSeries(DeclaredSeries):
 
     def _tables(self) -> Iterator[str]:
         yield from super()._tables()
-        yield table_of_dicts("What its periods cost", for_people([self.progress()]))
+        yield table_of_dicts("Cost of the periods", for_people([self.progress()]))
 
     @property
     def rule(self) -> Every:
@@ -402,10 +403,10 @@ class PeriodicSeries(DeclaredSeries):
         """Count the log of a period into its series, completely or not at all; the same log returns the same series.
 
         Periods can be appended in any order, each once. The cost per unit and period is right only if each row
-        counts in its own period alone.
+        counts in one period.
 
         Args:
-            log: The rows of this period, as for `create`. Rows of other periods count too, and cannot be detected.
+            log: The rows of this period, as for `create`. Rows of other periods cannot be detected, and would count.
             period: "2026-03-17", "2026-W12" or "2026-03"; or any day in the period, as a date or text.
             counting: As for `create`.
 
@@ -413,7 +414,7 @@ class PeriodicSeries(DeclaredSeries):
             DeclarationError: If there is no such period, or all declared periods have been appended.
             DataError: If the log breaks a rule.
             SeriesDiffersError: If the period was appended from another log.
-            RefusedError: If the periodic series is finished, or the record of who counted before was erased.
+            RefusedError: If the periodic series is finished, or the record of which units counted was erased.
             StoreInUseError: If another process appended a period meanwhile, and `most_periods` is set.
         """
         record = periods.append_period(self.store, self.declaration, log, period, counting)
@@ -426,16 +427,16 @@ class PeriodicSeries(DeclaredSeries):
         return Series(self.store, declaration_of(record), record.series_id)
 
     def appended(self) -> list[str]:
-        """Return the periods in the order in which they were appended, without those that were dropped."""
+        """Return the periods that were appended and not dropped, in the order of appending."""
         with self.store.hold() as state:
             return [str(declaration_of(record).period) for record in periods_of(state, self.name)]
 
     def progress(self, *, delta: float = DEFAULT_DELTA) -> Row:
-        """Return the cost of all periods so far, as their row of the ledger, with epsilon at `delta`.
+        """Return the cost of all periods so far: their row of the ledger, with epsilon at `delta`.
 
-        It has, among others, `periods` (how many were appended, are declared, were released, and can still be
-        released at the level of the last one), `per_period` and `per_period_epsilon` (cost to one unit in one
-        period), `level` and `epsilon` (cost to one unit), `budget` and `remaining`.
+        Among its fields are `periods` (numbers of periods: appended, declared, released, and still possible at the
+        last level), `per_period` and `per_period_epsilon` (cost to one unit in one period), `level` and `epsilon`
+        (cost to one unit over all periods), `budget` and `remaining`.
         """
         with self.store.hold() as state:
             rows = ledger_rows(Ledger.of(state), delta, short=True)

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 _OF_SERIES = ("unit", "key", "max_keys", "domain", "noise", "cap", "population")
 _OF_LEDGER = ("scope", "population", "series", "path", "level", "epsilon")
-"""Columns of the ledger that fit a screen; limit and remaining follow."""
+"""Columns of the ledger unless it is full; limit and remaining follow."""
 
 
 class Store(Home):
     """A directory of series: their counts, their releases, and the costs of the releases.
 
-    No file stays open between calls, so a store survives forks and may be used from several threads and processes. A
-    call waits up to `wait` seconds for a store in use, then fails. `sparsehist.open` and `create` make this object.
+    No file stays open between calls, so a store survives forks, and several threads and processes may use it. A call
+    waits up to `wait` seconds for a store in use, then fails. `sparsehist.open` and `create` make this object.
 
     Example:
         >>> import polars as pl
@@ -75,7 +75,7 @@ class Store(Home):
         """Return the series of this name: a `Series`, `RunningSeries` or `PeriodicSeries`.
 
         Raises:
-            NotFoundError: If there is none.
+            NotFoundError: If there is no series with this name.
         """
         checked_name("series", name)
         with self.hold() as state:
@@ -97,20 +97,20 @@ class Store(Home):
     def drop(self, name: str, *, reason: str | None = None) -> None:
         """Erase a series: its counts, keys and noise. Its costs remain in the ledger.
 
-        After a released period of a periodic series with `most_periods` is dropped, no period can be appended: the
-        record of who counted in it is lost. A periodic series can be dropped until it has a period. `reason` is kept
-        in the ledger.
+        If a released period of a periodic series with `most_periods` is dropped, no period can be appended any more:
+        the record of which units counted in it is lost. A periodic series itself can be dropped only while it has no
+        periods. The ledger keeps `reason`.
 
         Raises:
             NotFoundError: If there is no such series.
-            RefusedError: If it is a periodic series that holds periods, or some were released.
+            RefusedError: If it is a periodic series with periods, or with released periods that were dropped.
         """
         checked_text("reason", reason)
         with self.hold() as state:
             periods.drop(self, state, checked_name("series", name), reason=reason)
 
     def backup(self, destination: str | os.PathLike[str]) -> None:
-        """Copy the store consistently. A copy must be adopted before use, and must not be used beside this store."""
+        """Copy the store consistently. Adopt the copy before use, and never use it together with this store."""
         backup(self.path, Path(destination), wait=self.wait)
 
     def ledger(
@@ -124,16 +124,16 @@ class Store(Home):
         """Return costs and remaining budgets by path, series and population, and the largest cost to any person.
 
         Args:
-            delta: At which epsilon is shown.
-            series: Only rows of this series and of its population; for a periodic series, of all periods.
-            short: Only rows of populations and of everybody.
-            full: All columns, among them noise, cost, delta_infinity, numerical_slack, times and source;
+            delta: The delta for which epsilon is shown.
+            series: Return only rows of this series and its population; for a periodic series, of all its periods.
+            short: Return only rows of populations and of everybody.
+            full: Return all columns, among them noise, cost, delta_infinity, numerical_slack, times and source;
                 docs/ledger.md describes them.
 
         Returns:
-            One row per noise path (its finest level), series (the sum over its paths), population (the sum over its
-            series, dropped ones included), and for everybody (the sum over populations, the largest of disjoint
-            ones). Columns scope, population, series, path, level, epsilon (at delta), limit and remaining.
+            One row per noise path (its finest level), per series (the sum over its paths), per population (the sum
+            over its series, also dropped series), and one for everybody (the sum over populations, or the largest of
+            disjoint ones). Columns scope, population, series, path, level, epsilon (at delta), limit and remaining.
 
         Raises:
             DeclarationError: If delta is not from 0 up to 1.
@@ -179,25 +179,25 @@ class Store(Home):
     ) -> str:
         """Set the largest total cost of the series of a population; releases beyond the budget are refused.
 
-        A budget is a filter: it holds even if every level, series and workload is chosen by looking at all earlier
+        A budget is a filter: it holds even if every level, series and workload is chosen after looking at all earlier
         releases (`sparsehist.privacy.filters`). A budget set before the first release holds ex ante. If it is set,
-        raised or changed later, it holds ex post only, and needs a reason.
+        raised or changed later, it holds ex post only. Raising or changing it needs a reason.
 
         Args:
             epsilon: Limit on epsilon at `delta`; pure differential privacy if delta is 0.
-            delta: At which epsilon holds; or, with rho, what open domains may spend.
-            rho: Instead of epsilon: limit on the sum in zCDP; Gaussian noise adds its level, pure noise the rho of
-                its cap.
+            delta: The delta for `epsilon`; with `rho`, the delta that open domains may spend.
+            rho: Instead of epsilon: limit on the sum in zCDP. Gaussian noise adds its level, pure noise adds the rho
+                of its cap.
             route: "gaussian" (exact, Gaussian noise only; the default with a delta), "pure" (Laplace and discrete
                 Laplace), "renyi" (everything but Poisson, at one order), "poisson" (Poisson only).
-            open_share: Share of delta for open domains, below 1; by default half if the population has one, else 0
-                until the first is declared, which takes half if nothing was released before.
+            open_share: Share of delta for open domains, below 1. By default half if the population has an open
+                domain; else 0, which becomes half when an open domain is declared before the first release.
             population: The population; its series may be created later.
-            reason: Kept in the ledger.
+            reason: Reason for the ledger.
 
         Raises:
-            DeclarationError: If it is neither rho nor (epsilon, delta), allows no release, or is raised or changed
-                without a reason, or its route cannot charge an existing series; names a route that could.
+            DeclarationError: If it is neither rho nor (epsilon, delta), allows no release, is changed without a
+                reason, or has a route that cannot charge an existing series; the message names a possible route.
 
         Example:
             >>> import sparsehist as sh
@@ -213,12 +213,12 @@ class Store(Home):
         )  # fmt: skip
 
     def declare_disjoint(self, populations: Sequence[str], *, reason: str) -> None:
-        """Declare that nobody is in two of these populations, so that their costs are not added for anybody.
+        """Declare that no person belongs to two of these populations, so that their costs do not add up.
 
-        The package cannot check this. The person who declares it is responsible, so the ledger records who and why.
+        The package cannot check this. The caller is responsible, so the ledger records the caller and the reason.
 
         Raises:
-            DeclarationError: If they are not two different names or more, or there is no reason.
+            DeclarationError: If there are fewer than two different names, or no reason.
 
         Example:
             >>> import sparsehist as sh
@@ -231,8 +231,8 @@ class Store(Home):
         """Return the report for the person responsible for the releases: one self-contained HTML page.
 
         The report follows the questions of NIST SP 800-226, and contains only public parameters and published rows:
-        what was promised to whom, what remains, every release with its error, the largest keys, what is not promised.
-        It makes no network requests and runs no scripts. Epsilon is shown at `delta`. Needs the extra `plots`.
+        guarantees, protected units, remaining budgets, every release with its error, the largest keys, and what is
+        not guaranteed. It makes no network requests and runs no scripts. Epsilon is shown at `delta`.
 
         Raises:
             NotFoundError: If altair is not installed.
@@ -254,15 +254,15 @@ def open(
     """Open a store.
 
     Args:
-        path: Its directory, or ":memory:" for experiments.
-        create: Make an empty store if there is none.
+        path: Directory of the store, or ":memory:" for experiments.
+        create: Create an empty store if there is none.
         wait: Seconds that every call waits for a store in use before it fails.
-        seed: Make a ":memory:" store reproducible.
+        seed: Seed that makes a ":memory:" store reproducible.
         who: Name of the caller for the ledger; by default the user of the operating system.
 
     Raises:
         NotFoundError: If there is no store at `path`.
-        StoreError: If it is damaged, of another version, a copy, or older than what was published from it.
+        StoreError: If it is damaged, of another version, a copy, or older than a release published from it.
     """
     store = Store(path, wait=wait, seed=seed, who=who)
     if create:
@@ -282,26 +282,26 @@ def sql(
 ) -> SqlResult:
     """Run SQL: statements of sparsehist (CREATE SERIES, APPEND, RELEASE, PLAN, SHOW, DROP) and of DuckDB.
 
-    The whole script is checked before any statement runs. It stops at the first error; what was committed before
-    remains. Each call is a separate session: its tables and views end with it. Releases can be read as tables
+    The whole script is checked before any statement runs. The run stops at the first error; earlier statements stay
+    committed. Each call is a separate session: its tables and views end with the call. Releases can be read as tables
     `series.release`.
 
     Args:
-        script: Statements with semicolons between them.
-        store: Directory of a store, or a `Store`; made by the first CREATE SERIES. Without one, only DuckDB's
-            statements run.
+        script: Statements, separated by semicolons.
+        store: Directory of a store, which the first CREATE SERIES may create, or a `Store`. Without a store, only
+            DuckDB's statements run.
         parameters: Values for $name; levels may be text, int, Decimal or Fraction.
-        tables: Tables by name: frames, Arrow tables, paths and URLs of files, `Files`
-            (read completely). Statements do not see variables of your program.
+        tables: Tables by name: frames, Arrow tables, paths and URLs of files, or `Files` (read completely).
+            Statements do not see variables of your program.
         wait: Seconds to wait for a store in use, if `store` is a directory.
         who: Name of the caller for the ledger, if `store` is a directory; by default the system's user.
 
     Returns:
-        The result; `.frame` holds the rows of the last statement, `.release` its release.
+        The result; `.frame` has the rows of the last statement, `.release` its release.
 
     Raises:
-        StatementError: If statements are wrong; the message shows each with its place, and nothing has run.
-        SparsehistError: If a statement fails when it runs; the message shows its place.
+        StatementError: If statements are wrong; the message shows each with its line, and nothing has run.
+        SparsehistError: If a statement fails when it runs; the message shows its line.
 
     Example:
         >>> import polars as pl
@@ -324,6 +324,6 @@ def sql(
 
 
 def _shown(declaration: Declaration) -> dict[str, str | None]:
-    """Return the parameters of a series that fit in a row."""
+    """Return the parameters of a series for a row of the table of series."""
     shown = dict(declaration_rows(declaration))
     return {name: shown.get(name) for name in _OF_SERIES}

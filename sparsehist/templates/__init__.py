@@ -1,1 +1,1 @@
-"""Templates of HTML, as data of the package."""
+"""Templates of HTML pages and of SQL, as data files of the package."""

@@ -39,7 +39,7 @@ def test_periods_come_in_any_order_and_twice(tmp_path: Path) -> None:
         series = log.append(files[n], period=week)
         assert series.name == f"log_{week.replace('-', '').lower()}" and true_count(log, week) == n
     made = log.series(WEEKS[2]).release("public", level=1)
-    assert "that the log of a period holds no rows of another is on trust" in made.metadata["guarantee"]
+    assert "it assumes that the log of a period has no rows of another period" in made.metadata["guarantee"]
     again = log.append(files[30], period=date(2026, 3, 18))
     assert again.release("public", level=1).frame.equals(made.frame)
     with pytest.raises(SeriesDiffersError, match="the log it was made from"):

@@ -87,7 +87,10 @@ def test_a_table_or_view_of_a_session_is_an_unchecked_source(store, ran, made, t
     _, problems = ran(f"{made}; {CREATE.replace('from log', f'from {table}')} release a from queries at level 1;")
     assert problems == []
     metadata = store.series("queries").release("a").metadata
-    assert metadata["declaration"]["source"] == "unchecked source" and "is on trust" in metadata["guarantee"]
+    assert (
+        metadata["declaration"]["source"] == "unchecked source"
+        and "it assumes that each unit" in metadata["guarantee"]
+    )
     assert metadata["declaration"]["unverified"] is False
     _, problems = ran(CREATE.replace("queries", "b").replace("from log", f"from {table} limit 3"))
     assert len(problems) == 1 and "LIMIT" in problems[0]
@@ -248,6 +251,6 @@ def test_every_source_says_what_was_checked(log, here):
         for name, (source, said) in sources.items():
             metadata = sh.create(store, source, name=name, **DECLARED).release("one", level=1).metadata
             assert metadata["declaration"]["source"] == (said or "")
-            assert ("is on trust" in metadata["guarantee"]) == (said == "unchecked source")
+            assert ("it assumes that each unit" in metadata["guarantee"]) == (said == "unchecked source")
             assert store.ledger(series=name, full=True).filter(scope="series")["source"].to_list() == [said]
         assert store.sql("show series").frame["name"].to_list() == ["a", "b", "c"]

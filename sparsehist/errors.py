@@ -148,7 +148,7 @@ class DomainError(DeclarationError):
 
 
 class StatementError(DeclarationError):
-    """A SQL statement cannot be read or run; the message says where and what was expected."""
+    """A SQL statement cannot be read or run; the message shows the position and what was expected."""
 
 
 class GuaranteeError(StatementError):
@@ -174,7 +174,7 @@ class SeriesDiffersError(NameTakenError):
 
 
 class NotFoundError(InputError):
-    """There is no store, series, release or file of that name, or a package of an extra is not installed."""
+    """A store, series, release or file does not exist, or a package of an extra is not installed."""
 
 
 class RefusedError(SparsehistError):

@@ -155,7 +155,7 @@ def is_injective(before: Kind | None, after: Kind | None) -> bool:
 
 
 def require(condition: object, refusal: str) -> None:
-    """Refuse the query unless a condition holds."""
+    """Raise a GuaranteeError with this refusal unless the condition holds."""
     if not condition:
         raise GuaranteeError(refusal)
 

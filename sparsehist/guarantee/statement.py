@@ -45,7 +45,7 @@ class Source:
     files: tuple[str, ...] = field(default=(), repr=False)
     opens: Callable[[], Any] | None = field(default=None, repr=False)
     origin: object = field(default=None, repr=False)  # the caller's frame, path or `Files`
-    checked: bool = True  # false for a table or view of a session: nobody checked how it was made
+    checked: bool = True  # false for a table or view of a session, whose making was not checked
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]

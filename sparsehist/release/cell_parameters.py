@@ -194,7 +194,7 @@ def _within(
 def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
     """Choose the threshold, and return the metadata of a release.
 
-    `past` holds each level spent, with its lowest effective threshold.
+    `past` has each spent level with its lowest effective threshold.
     """
     family, level = declaration.family_in_units, present(request.level)
 
@@ -269,7 +269,7 @@ def _closed_threshold(
     if expected > request.max_false_keys:
         problem = f"publish about {expected:.3g}"
     elif size > limit and (share := still_lazy(effective)) is not None:
-        # Too few cells would remain hidden after this release and earlier ones. A domain may be larger than a float.
+        # Too few cells would stay hidden after this release. The size of a domain may exceed the largest float.
         problem, limit = "have to draw all", float(min(Fraction(share) * size, Fraction(sys.float_info.max)))
     if problem:
         raise ThresholdError(

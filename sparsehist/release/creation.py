@@ -218,7 +218,7 @@ def _reused(
     check_equal_declaration(series, existing, declaration, if_exists)
     try:
         changed = changes(json.loads(record.made_from), source)
-    except (InputError, OSError):  # the source is gone or unreadable
+    except (InputError, OSError):  # the source was deleted or cannot be read
         changed = ["source"]
     if not changed or (changed == ["rows"] and if_exists == "resume"):
         return record

@@ -64,7 +64,7 @@ class Home:
 
     @property
     def reproducible(self) -> bool:
-        """Whether a seed was given."""
+        """Whether the store has a seed, so that random numbers repeat."""
         return self._seeded is not None
 
     def work(self) -> None:
@@ -101,7 +101,7 @@ class Home:
 
 
 def home_of(store: str | os.PathLike[str] | Home) -> Home:
-    """Return a `Home` unchanged, or the one of this directory."""
+    """Return a `Home` unchanged, or make the `Home` of a directory."""
     return store if isinstance(store, Home) else Home(store)
 
 

@@ -110,7 +110,7 @@ def discover_keys(
     """
     home = home_of(store)
     if isinstance(source, Counts):
-        raise DeclarationError("Counts do not hold units: discover keys in the log itself")
+        raise DeclarationError("Counts have no units: discover keys in the log itself")
     planned = planned_rounds(
         unit=unit, key=key, most_keys=most_keys, level=level, delta=delta, rounds=rounds, kind=kind, name=name,
         population=population, on_null=on_null,

@@ -55,7 +55,7 @@ class Request:
 def level_fields(
     level: Level | EpsilonDelta | None, epsilon: Level | None = None, delta: Level | None = None
 ) -> dict[str, Any]:
-    """Return the fields `level` and `goal` of a request: a level, or an (epsilon, delta) in its place."""
+    """Return the fields `level` and `goal` of a request from the caller's parameters; at most one is set."""
     if epsilon is not None or delta is not None:
         if level is not None or epsilon is None:
             wrong = "give level= or epsilon= with delta=, not both" if level is not None else "delta= needs epsilon="

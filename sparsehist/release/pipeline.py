@@ -254,7 +254,7 @@ def release(locked: LockedSeries, request: Request, open_path: Opener) -> Releas
     periods, of_periods = of_all_periods(ledger, declaration, spends)
     declared = metadata.declaration  # for a running series, with the source of the steps released
     guarantee = (_guarantee(path, request, metadata), periods, declared.rests_on, declared.neighbours)
-    # Read the clock before drawing: how long drawing takes depends on secrets.
+    # Read the clock before drawing, because the duration of drawing depends on secrets.
     metadata = replace(
         metadata,
         guarantee="; ".join(filter(None, guarantee)),

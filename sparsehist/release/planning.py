@@ -144,7 +144,7 @@ def plan(
 
 def _domain_of(d: int | None, domain: object) -> Domain:
     if (d is None) == (domain is None):
-        raise DeclarationError("plan takes either d= (the number of cells) or domain=")
+        raise DeclarationError("plan needs either d= (the number of cells) or domain=")
     if d is None:
         return domain_of(domain)
     if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= GREATEST_SIZE:
@@ -276,7 +276,7 @@ def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
     adds, currency = "", after.currency
     if before.amount is not None and after.amount is not None and (before.currency == currency or not before.amount):
         adds = level_text(after.amount - before.amount) if after.amount > before.amount else "0"
-    elif before.rho is not None and after.rho is not None:  # costs in two currencies
+    elif before.rho is not None and after.rho is not None:  # the costs have different currencies
         adds, currency = f"{after.rho - before.rho:.6g}", "rho"
     epsilon = finite_or_none(guarantee(after, DEFAULT_DELTA))
     return {"adds": adds, "currency": currency, "population_epsilon": epsilon, "refused": refused}

@@ -59,7 +59,7 @@ def published_frame(
 ) -> pl.DataFrame:
     """Return the rows of a release: largest first, then by key.
 
-    `keys_at` returns the keys of nonempty cells by position; `beside` holds further columns.
+    `keys_at` returns the keys of nonempty cells by position; `beside` has further columns.
     """
     columns = {"noisy_count": shown.noisy, **(beside or {})}
     nonempty = shown.position >= 0
@@ -76,8 +76,8 @@ def published_frame(
 def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:
     """Copy the rows to new memory, with strings in row order.
 
-    Polars strings are views of buffers that also hold unpublished keys, in the order of the counts file. This is the
-    order of the true counts, which must stay secret.
+    Polars strings are views of buffers that also contain unpublished keys, in the order of the counts file. This is
+    the order of the true counts, which must stay secret.
     """
     return pl.DataFrame(pl.from_arrow(frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())))
 

@@ -145,7 +145,7 @@ def _weighing(
 
 
 def _start_counts(declaration: Declaration, start: object) -> FloatArray:
-    """Return the noisy counts of a release for all cells, 0 for unpublished ones; shape (cells,)."""
+    """Return the noisy counts of a release for all cells, 0 for unpublished cells; shape (cells,)."""
     frame = getattr(start, "frame", None)
     domain, columns = declaration.domain, list(declaration.key)
     if not isinstance(frame, pl.DataFrame) or not {*columns, "noisy_count"} <= set(frame.columns):
@@ -322,7 +322,9 @@ class QuerySession:
         return f"QuerySession({self.name!r} of {self._declaration.name!r}, updates_left={self.updates_left})"
 
     def __reduce__(self) -> NoReturn:
-        raise InputError("a QuerySession holds true counts and cannot be copied: open the session again by its name")
+        raise InputError(
+            "a QuerySession contains true counts and cannot be copied: open the session again by its name"
+        )
 
     @contextmanager
     def _hold(self) -> Iterator[QueryPath]:

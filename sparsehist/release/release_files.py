@@ -81,7 +81,7 @@ def write_release(
 
 
 def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
-    """Return whether the file holds this release: the same bytes, or a Parquet file of the same round."""
+    """Return whether the file contains this release: the same bytes, or a Parquet file of the same round."""
     try:
         if target.stat().st_size == len(content) and target.read_bytes() == content:
             return True

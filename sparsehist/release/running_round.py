@@ -51,7 +51,7 @@ class RunningPath(NoisePath):
 
     @cached_property
     def files(self) -> StepFiles:
-        """The files of the steps."""
+        """The files with keys, pairs and counts of the steps."""
         return StepFiles(self.locked.state, self.locked.record, self.locked.declaration.domain.dtypes)
 
     @property

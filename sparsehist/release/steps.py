@@ -163,13 +163,13 @@ class StepFiles:
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
         """Return the pairs of these units that counted before: index of the unit, and number of the key."""
-        if self._pairs is None or not units.len():  # without units there is no kind to compare
+        if self._pairs is None or not units.len():  # a frame without units has no comparable type
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")
 
     def counts_at(self, steps: Sequence[int], some: IntArray) -> IntArray:
-        """Return running counts at ascending steps of distinct keys, given by number; shape (steps, keys)."""
+        """Return running counts of the keys with these numbers, at ascending steps; shape (steps, keys)."""
         column = np.full(self.all_keys.height, -1, np.int64)
         column[some] = np.arange(some.size)
         counts = np.zeros((len(steps), some.size), np.int64)

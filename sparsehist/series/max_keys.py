@@ -121,7 +121,7 @@ def choose_max_keys(
         16
     """
     if isinstance(source, Counts):
-        raise DeclarationError("Counts do not hold units: choose max_keys from the log itself")
+        raise DeclarationError("Counts have no units: choose max_keys from the log itself")
     checked_whole("largest_keys", largest_keys, 1, LARGEST_BOUND)
     checked_name("choice", name)
     whole, later = as_level(level), as_level(release_level)
@@ -148,7 +148,7 @@ def choose_max_keys(
             existing = state.series(second.name)
         if existing is None:
             counts = Counts(_profile(home, source, first, largest.select(first.key), counting), largest=1)
-            # Its units are those of the log, so the assumptions about the log hold for it.
+            # The table counts units of the log, so it rests on the same assumptions as the log.
             second = replace(second, unit=first.unit, source=first.source)
             existing = counted_into(home, counts, second, counting, is_bounded=True)
         released = any_kind.release(

@@ -52,5 +52,5 @@ def test_a_part_of_the_unit_may_be_a_key():
     domain = sh.Product(day=TEXTS, query=TEXTS)
     found = count(log, unit=("day", "ip"), key=["day", "query"], domain=domain).frame
     assert sorted(found.rows()) == [("a", "k", 2), ("b", "k", 1)]
-    with pytest.raises(errors.DeclarationError, match="no key column"):
+    with pytest.raises(errors.DeclarationError, match="not a key column"):
         sh.create(":memory:", log, name="days", unit="query", key="query", max_keys=2, domain=TEXTS)

@@ -59,11 +59,11 @@ def test_json_gives_the_same_declaration(given):
         ({"noise": "cauchy"}, None, "gaussian"),
         ({"on_null": "ignore"}, "on_null", "'error', 'drop'"),
         ({"name": "Visits"}, "name", "lower-case"),
-        ({"unit": "url"}, "unit", "no key column"),
+        ({"unit": "url"}, "unit", "not a key column"),
         ({"bounding": "share", "noise": "skellam"}, "bounding", "Gaussian or Laplace"),
         ({"bounding": Share(most_keys=3)}, "bounding", "from max_keys=20"),
         ({"steps": 7, "every": "week"}, "every", "not both"),
-        ({"key_types": {"user": "date"}}, "key_types", "no key column"),
+        ({"key_types": {"user": "date"}}, "key_types", "not a key column"),
         ({"key": ["url", "day"]}, "domain", "must name the columns"),
     ],
 )

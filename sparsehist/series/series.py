@@ -139,7 +139,7 @@ class CountedSeries(DeclaredSeries):
             step: For a running series: the last step to count, a number from 1 or a day.
             measures: Publish sums of the series' measures for the published keys: one level for all, or a level by
                 name, {"price": 0.5}. Each measure is a separate noise path, and its cost is added.
-            workload: Answer this workload instead of releasing cells: `sh.workload.Ranges()` or another, or its text.
+            workload: Workload to answer instead of releasing cells, such as `sh.workload.Ranges()`; or its text.
             strategy: For a workload: "spectral", "identity", "residual"; or "auto", the default, which chooses the
                 least mean error at the series' max_keys once, for all releases of the workload.
 

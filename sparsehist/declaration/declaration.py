@@ -129,7 +129,7 @@ class Declaration(Record):
         "gaussian",
     )
     cap: Fraction | None = parameter(
-        "Largest total level of the series, workloads included; exact, such as 2 or 1/3. Further releases are refused.",
+        "Largest total level of all releases and workloads, exact, such as 2 or 1/3; releases beyond it are refused.",
         None, read=lambda cap: as_level(cap, "cap"),
     )  # fmt: skip
     population: str = parameter(

@@ -87,8 +87,8 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
         state.drop_series(name, reason=reason)
     elif _in_use(ledger, name):
         raise RefusedError(
-            f"{name!r} is a periodic series with periods or with releases of dropped periods, and cannot be dropped: "
-            "drop the series of its periods instead"
+            f"{name!r} is a periodic series, which can be dropped only if it has no period and none was released: "
+            "drop its periods instead, each of which is a series"
         )
     else:
         state.declare("drop periods", population=name, reason=reason)

@@ -177,7 +177,7 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
         return release
     larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)  # rho is quadratic
     raise NotFoundError(
-        f"the choice at level {level_text(whole)} may have published only noise; this level is spent. Choose again "
+        f"releases at level {level_text(whole)} may be noise alone; the level is spent. Choose again "
         f"under another name at level {larger}, with a tenth of the noise; or use a bound from other knowledge. "
         f"plan(domain=…, max_keys={_FIRST_BOUND}, shows=1000) returns a quarter of the level for keys of 1,000 units"
     )

@@ -115,7 +115,8 @@ class PathHistory:
         for number, stored in enumerate(self.rounds):
             if stored.spends and stored.n_levels == ordinal + 1:
                 noise[: stored.n_past] = self.arrays(number)["level_noise"]
-        return noise
+                return noise
+        raise altered(self.directory)
 
     def write_round(self, name: str, record: NewRound, row: Sequence[object], *, durable: bool) -> Round:
         """Write the file of the next round, sealed with its row in the state; a record that does not fit is a bug."""
@@ -153,4 +154,6 @@ class PathHistory:
         return np.int64 if self.integer_noise else np.float64
 
     def _with_new_cells(self) -> Iterator[tuple[Round, Mapping[str, AnyArray]]]:
-        return ((stored, self.arrays(number)) for number, stored in enumerate(self.rounds) if stored.n_new)
+        numbers = enumerate(self.rounds if self.kind in _TRACKING else ())
+        checked = ((stored, self.arrays(number)) for number, stored in numbers)  # rounds without new cells, too
+        return ((stored, arrays) for stored, arrays in checked if stored.n_new)

@@ -117,7 +117,9 @@ def test_damage_to_a_round_is_named(path):
         "update release set threshold = threshold - 1",
         "update release set level = '7'",
         "update release set spends = 0",
-        "update release set name = 'other'",
+        "update release set name = name || 'x'",
+        "update release set spends = 0 where name = 'release_1'",
+        "update release set level = '1/100' where name = 'release_1'",
         "create trigger planted after insert on release begin delete from release; end",
         "create view planted as select 1 as one",
     ],
@@ -127,6 +129,7 @@ def test_an_altered_state_is_refused(path, change):
     with open_state(path) as state:
         model = Model(1)
         state.commit_round(model.make_round("2", 20, 5))
+        state.commit_round(model.make_round("3", 0))
     with closing(sqlite3.connect(path / "state.sqlite", isolation_level=None)) as connection:
         connection.execute(change)
     (path / "state.digest").unlink()

@@ -75,10 +75,9 @@ def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
     """
     owner, deadline = os.getpid(), time.monotonic() + wait
     while (descriptor := _locked(path)) is None:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
+        if time.monotonic() >= deadline:
             raise StoreInUseError(f"store {path.parent} is in use; try again later, or wait with wait=SECONDS")
-        time.sleep(min(_NAP, remaining))
+        time.sleep(_NAP)
     try:
         yield
     finally:
@@ -107,7 +106,7 @@ def _locked(path: Path) -> int | None:
 @contextmanager
 def locked_directory(directory: Path) -> Iterator[None]:
     """Make a private directory, locked while this process lives; remove it at the end unless it was moved."""
-    descriptor = None
+    owner, descriptor = os.getpid(), None
     while descriptor is None:
         with disk_errors(directory.parent), suppress(FileExistsError):
             directory.mkdir(mode=0o700)
@@ -116,7 +115,8 @@ def locked_directory(directory: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if os.getpid() == owner:  # a child forked inside the block must not remove it
+            shutil.rmtree(directory, ignore_errors=True)
         os.close(descriptor)
 
 

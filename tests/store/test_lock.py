@@ -3,11 +3,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import ExitStack
 
 import pytest
 
 from sparsehist.errors import StoreInUseError
 from sparsehist.store import open_state
+from sparsehist.store.layout import spill_directory
 from tests.store.example import Model, make_store
 
 
@@ -63,7 +65,7 @@ def in_child(work):
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_a_fork_inside_the_block_cannot_use_or_release_the_store(tmp_path):
-    """A forked child can neither commit with its parent's connection nor release the parent's lock."""
+    """A forked child can neither commit with its parent's connection nor release its lock or remove its files."""
     path = make_store(tmp_path / "s")
     model = Model(1)
     with open_state(path) as state:
@@ -74,5 +76,10 @@ def test_a_fork_inside_the_block_cannot_use_or_release_the_store(tmp_path):
         with pytest.raises(StoreInUseError), open_state(path):
             pass
         state.commit_round(new)
+        with ExitStack() as block:
+            spill = block.enter_context(spill_directory(state.spill))
+            assert in_child(lambda: block.close() or 4) == 4
+            assert spill.is_dir()
+        assert not spill.exists()
     with open_state(path) as state:
         model.check(state)

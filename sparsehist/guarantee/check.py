@@ -94,10 +94,7 @@ class Check:
         require(not relation.private or len(parts) == len(self._units), f"{refusal} {', '.join(self._units)}")
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
-        """Return whether each row of a join belongs to at most one unit.
-
-        `equal` has pairs of numbers of unit columns that the join compares: left and right, None if not of the unit.
-        """
+        """Return whether each row of a join belongs to at most one unit; `equal` has the compared unit columns."""
         same = {one for one, other in equal if one is not None and one == other}
         return not (left.private and right.private) or len(same) == len(self._units)
 

@@ -80,10 +80,7 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
     """Rewrite a query over views, read the columns of its sources, and check the query without running it.
 
     The result must have the columns `keys`. The query is not checked if `units` is empty or the query is unverified.
-
-    Raises:
-        GuaranteeError: If the query may mix units.
-        StatementError: If DuckDB cannot plan the query.
+    A query that may mix units raises a GuaranteeError, a query that DuckDB cannot plan a StatementError.
     """
     with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
         rewritten = Rewriting(connection, query, lookup)

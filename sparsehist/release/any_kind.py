@@ -123,9 +123,8 @@ def release(
         locked = pipeline.LockedSeries(home, state, record, declaration or declaration_of(record))
         if target is not None:
             check_target("the release", target, free=state.release_named(record, name) is None)
-        request, open_path = request_of(
-            locked.declaration, name, existing_kind=pipeline.kind_of(locked, name), **parameters
-        )
+        kind = pipeline.kind_of(locked, name)
+        request, open_path = request_of(locked.declaration, name, existing_kind=kind, **parameters)
         if request.kind == "workload":
             from sparsehist.release import workload_round
 

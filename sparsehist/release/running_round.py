@@ -67,7 +67,9 @@ class RunningPath(NoisePath):
         step, declaration = present(request.step), self.locked.declaration
         appended = self.locked.state.steps(self.locked.record)
         if step > len(appended):
-            raise NotFoundError(f"step {step} of {declaration.name!r} was not appended yet; it has {len(appended)}")
+            raise NotFoundError(
+                f"step {step} of {declaration.name!r} was not appended yet; it has {len(appended)} steps"
+            )
         # The guarantee depends only on the sources of steps up to this one.
         source = max(each.source for each in appended[:step])
         return running_metadata(replace(declaration, source=source), request, self.past)

@@ -21,10 +21,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
 
 
 def check_equal_declaration(series: str, existing: Declaration, declared: Declaration, if_exists: str) -> None:
-    """Refuse an existing name, unless `if_exists` allows reuse and the declarations are equal.
-
-    The error begins with the text `series`.
-    """
+    """Refuse an existing name unless reuse is allowed and the declarations are equal; `series` begins the error."""
     stored = existing.as_json()
     differing = [name for name in declared.differing(stored) if name != "name"]
     words = ", ".join(f"{name}={stored.get(name)!r}" for name in differing)

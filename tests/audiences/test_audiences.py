@@ -1,4 +1,4 @@
-"""Graph distances, readers with their own levels, networks of owners, and the knowledge of coalitions."""
+"""Tests of graph distances, readers with their own levels, networks of owners, and coalitions of readers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ KARATE = Path(__file__).parents[2] / "data" / "karate_club.csv"
 
 
 def edges():
-    """Return the edges of the karate club as pairs of integers."""
+    """Return the edges of the karate club graph as pairs of integers."""
     with KARATE.open() as file:
         return [(int(one), int(other)) for one, other in list(csv.reader(file))[1:]]
 
 
 def by_hand(pairs, sources):
-    """Return distances by breadth-first search with a queue."""
+    """Return distances in a graph by breadth-first search."""
     near = {}
     for one, other in pairs:
         near.setdefault(one, set()).add(other)
@@ -43,13 +43,13 @@ def by_hand(pairs, sources):
 
 
 def graphlike(pairs, *, directed=False):
-    """A stand-in for a networkx graph."""
+    """Return an object that behaves like a networkx graph."""
     nodes = sorted({node for pair in pairs for node in pair})
     return SimpleNamespace(is_directed=lambda: directed, edges=lambda: pairs, nodes=lambda: nodes)
 
 
 def test_the_karate_club_has_the_reference_values():
-    """The karate club has the reference numbers of edges and members by distance, and the reference coalition."""
+    """The karate club graph has the reference distances, and a coalition of its members the reference level."""
     assert len(edges()) == len({frozenset(edge) for edge in edges()}) == 78
     hops = distances(edges(), 0)
     assert Counter(hops.values()) == {0: 1, 1: 16, 2: 9, 3: 8}
@@ -61,7 +61,7 @@ def test_the_karate_club_has_the_reference_values():
 
 
 def test_every_form_of_a_graph_gives_the_same_distances():
-    """Pairs, mappings, arrays, frames and graph objects give the same distances, for integer and named nodes."""
+    """Pairs, mappings, arrays, frames and graph objects give equal distances, for integer and named nodes."""
     pairs = [(one * 10**6, other * 10**6) for one, other in edges()]
     near = {}
     for one, other in pairs:
@@ -76,7 +76,7 @@ def test_every_form_of_a_graph_gives_the_same_distances():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_distances_are_those_of_a_plain_search(seed):
-    """Distances in random, also disconnected graphs equal those of a plain search, from one or several sources."""
+    """Distances in random graphs, connected or not, equal a plain search from one or several sources."""
     rng = np.random.default_rng(seed)
     pairs = rng.integers(0, 300, (int(rng.integers(100, 500)), 2))
     graph = read_graph(pairs)
@@ -87,7 +87,7 @@ def test_distances_are_those_of_a_plain_search(seed):
 
 
 def test_what_is_no_graph_is_refused():
-    """Directed graphs, arrays of another shape and unknown owners are refused."""
+    """Directed graphs, arrays of a wrong shape and unknown owners are refused."""
     for graph in (np.zeros((3, 3)), 5, graphlike([(1, 2)], directed=True)):
         with pytest.raises(DataError):
             distances(graph, 1)
@@ -96,7 +96,7 @@ def test_what_is_no_graph_is_refused():
 
 
 def test_readers_read_their_level_and_are_never_lowered():
-    """A reader always reads the same numbers; the level may become finer up to the cap, never coarser."""
+    """A reader always reads the same numbers; the reader's level can become finer up to the cap, never coarser."""
     vector = sh.MultipleRelease(DiscreteLaplace(), np.arange(1000), cap=1)
     staff = Audiences(vector, {"ann": "1/2", "bob": "1/10"})
     first = staff.read("bob")
@@ -115,7 +115,7 @@ def test_readers_read_their_level_and_are_never_lowered():
 
 
 def test_a_network_shows_each_value_at_the_level_of_its_distance():
-    """All views come from one release per distance; distant readers see nothing, and nobody sees their own value."""
+    """Readers at one distance from an owner see one release of the value; the most distant readers see nothing."""
     values = {member: 100 * member for member in range(34)}
     club = Network(values, edges(), DiscreteLaplace(), levels={1: "1", 2: "1/2"})
     hops = {reader: distances(edges(), reader) for reader in range(34)}
@@ -132,7 +132,7 @@ def test_a_network_shows_each_value_at_the_level_of_its_distance():
 
 
 def test_a_coalition_knows_what_its_nearest_member_knows():
-    """For each owner, a coalition sees the view of its nearest member, and nothing of its own members."""
+    """For each owner outside a coalition, the coalition sees exactly the view of its nearest member."""
     club = Network(np.arange(34) * 100, edges(), RandomisedResponse(4_000))
     members = [16, 25, 8]
     together = club.coalition(members)
@@ -150,7 +150,7 @@ def test_a_coalition_knows_what_its_nearest_member_knows():
 
 
 def test_a_network_checks_what_it_is_given():
-    """A network refuses values for other nodes, rising levels and unsuitable noise; no repr shows a value."""
+    """A network refuses values of unknown nodes, rising levels and unsuitable noise, and no repr shows a value."""
     with pytest.raises(DataError):
         Network(np.zeros(33, int), edges(), DiscreteLaplace())
     for levels in ({}, {1: "1/2", 2: 1}):

@@ -1,4 +1,4 @@
-"""Pairs of releases of neighbouring vectors satisfy the bound of the finest level; independent releases do not."""
+"""Two releases of one vector together satisfy the privacy bound of the finer release; independent ones do not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BINS = 48
 
 
 def pairs(family, count, coarse, fine, *, together, seal):
-    """Return releases of many copies of one coordinate at two levels; shape (SIZE, 2)."""
+    """Return releases of many copies of one number at two levels; shape (SIZE, 2)."""
     vector = MultipleRelease(family, np.full(SIZE, count), cap=fine)
     coarse_values = vector.release(coarse).values
     if seal:
@@ -29,16 +29,16 @@ def pairs(family, count, coarse, fine, *, together, seal):
 
 
 def cells(values, edges):
-    """Return the grid cell of each pair."""
+    """Return the index of the grid cell of each pair of values."""
     digits = [np.searchsorted(edges, column) for column in values.T]
     return digits[0] * (BINS + 1) + digits[1]
 
 
 def exceedance(family, coarse, fine, epsilon, delta, *, together, seal=False):
-    """Return the p-value of "P(S) - e**epsilon Q(S) <= delta" for the worst set S, chosen on other draws.
+    """Return the p-value of "P(S) - e**epsilon Q(S) <= delta" for the worst set S of two joint releases.
 
-    Half of the draws choose the cells where P exceeds e**epsilon Q, and the other half estimate P(S) and Q(S).
-    The choice is independent of the estimate, so the p-value is valid.
+    Half of the draws choose the cells where P exceeds e**epsilon Q, and the other half estimate P(S) and Q(S). The
+    choice is independent of the estimate, so the p-value is valid.
     """
     drawn = [pairs(family, count, coarse, fine, together=together, seal=seal) for count in (0, 1)]
     spread = 2.5 * family.std(fine)
@@ -55,7 +55,7 @@ def exceedance(family, coarse, fine, epsilon, delta, *, together, seal=False):
 
 
 def gaussian_delta(rho, epsilon):
-    """Return the exact delta of Gaussian noise at this rho."""
+    """Return the exact delta of Gaussian noise of this rho at epsilon."""
     mu = math.sqrt(2 * rho)
     at = epsilon / mu
     return float(special.ndtr(mu / 2 - at) - math.exp(epsilon) * special.ndtr(-mu / 2 - at))
@@ -63,7 +63,7 @@ def gaussian_delta(rho, epsilon):
 
 @pytest.mark.parametrize("seal", [False, True])
 def test_gaussian_pairs_cost_what_the_finer_costs(seal):
-    """At epsilon 1 two releases together have the delta of the finer one; independent ones have more."""
+    """Two Gaussian releases of one vector have the delta of the finer release; independent releases exceed it."""
     coarse, fine, delta = "0.8", 1, gaussian_delta(1, 1.0)
     assert_consistent(exceedance(Gaussian(), coarse, fine, 1.0, delta, together=True, seal=seal))
     assert_detected(exceedance(Gaussian(), coarse, fine, 1.0, delta, together=False), "independent releases")
@@ -72,12 +72,12 @@ def test_gaussian_pairs_cost_what_the_finer_costs(seal):
 @pytest.mark.parametrize("seal", [False, True])
 @pytest.mark.parametrize("family", [Laplace(), DiscreteLaplace(sensitivity=1)])
 def test_laplace_pairs_are_epsilon_private(family, seal):
-    """A pair satisfies the bound at the finer level's epsilon, and two independent releases violate it."""
+    """Two Laplace releases of one vector satisfy the finer level's epsilon; independent releases violate it."""
     assert_consistent(exceedance(family, "0.8", 1, 1.0, 0.0, together=True, seal=seal))
     assert_detected(exceedance(family, "0.8", 1, 1.0, 0.0, together=False), "independent releases")
 
 
 def test_the_bound_is_reached():
-    """The finer release alone reaches its bound, so the test would reject a smaller bound."""
+    """Two Gaussian releases of one vector violate a bound that is 10 % smaller than the exact delta."""
     delta = gaussian_delta(1, 1.0)
     assert_detected(exceedance(Gaussian(), "0.8", 1, 1.0, 0.9 * delta, together=True), "a bound 10 % too small")

@@ -1,4 +1,4 @@
-"""Releases in any order, before and after sealing, have the joint law of one noise path."""
+"""Releases of a vector in any order, before and after sealing, have the joint distribution of one noise path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTEGER_ORDER = ("1/2", "1", "1/4")
 
 
 def noise_at(family, order, seal_before=None):
-    """Release in this order with storage between releases and sealing before one; return noise by level."""
+    """Return the noise by level, released in this order, with a storage round trip before each release."""
     truth = TRUTH % family.modulus if family.modulus else TRUTH
     # On a fine grid, equal Laplace noise at two levels gives equal values.
     vector = MultipleRelease(family, truth, cap=2, step=None if family.integer else 2.0**-12)
@@ -37,7 +37,7 @@ def noise_at(family, order, seal_before=None):
 
 
 def check(family, order, seal_before):
-    """Test the joint law, and check that noise from another vector is detected."""
+    """Test that the noise has its exact joint distribution, and that noise from another vector is detected."""
     noise = noise_at(family, order, seal_before)
     assert_consistent(joint_p_value(family, noise), repr(family))
     assert_detected(joint_p_value(family, noise | noise_at(family, order[:1])), "a level of another path")
@@ -45,18 +45,18 @@ def check(family, order, seal_before):
 
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_gaussian_releases_are_one_brownian_path(seal_before):
-    """Releases at four levels in scrambled order are jointly normal, at whatever point the vector is sealed."""
+    """Gaussian releases at four levels have the exact joint distribution, whenever the vector is sealed."""
     check(Gaussian(sensitivity=math.sqrt(5)), REAL_ORDER, seal_before)
 
 
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_laplace_releases_have_the_law_and_the_stillness_of_one_path(seal_before):
-    """Neighbouring levels agree with probability (coarse/fine)**2, or differ by independent coarse noise."""
+    """Laplace releases at four levels have the exact joint distribution, including the chance of equal noise."""
     check(Laplace(), REAL_ORDER, seal_before)
 
 
 @pytest.mark.parametrize("seal_before", [None, 0, 1, 2])
 @pytest.mark.parametrize("family", [DiscreteLaplace(), Poisson(), Skellam(), RandomisedResponse(5)], ids=repr)
 def test_integer_releases_have_the_exact_joint_law(family, seal_before):
-    """Releases at three levels follow the exact joint table, at whatever point the vector is sealed."""
+    """Integer releases at three levels have the exact joint distribution, whenever the vector is sealed."""
     check(family, INTEGER_ORDER, seal_before)

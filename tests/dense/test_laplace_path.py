@@ -1,4 +1,4 @@
-"""The Laplace path has the right jumps and the right joint law at any levels, also after it is extended."""
+"""A Laplace noise path has the correct jumps and joint distribution at any levels, also after it is extended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEVELS = ("3", "1.3", "0.8", "0.2")
 
 
 def p_value(noise):
-    """Test noise by level against the exact joint law."""
+    """Return the p-value of a test of noise by level against the exact joint distribution."""
     return joint_p_value(Laplace(SENSITIVITY), {Fraction(level): column for level, column in noise.items()})
 
 
@@ -33,7 +33,7 @@ WAYS = ("whole", "extended both ways", "extended twice to finer")
 
 @pytest.fixture(scope="module")
 def paths():
-    """Return paths over [0.2, 3], sampled at once or extended in either direction."""
+    """Return noise paths over levels 0.2 to 3, sampled at once or extended in either direction."""
     whole = sample_laplace_path(SIZE, "0.2", 3, sensitivity=SENSITIVITY, rng=entropy.seeded(8002))
     middle = sample_laplace_path(SIZE, "0.5", 1, sensitivity=SENSITIVITY, rng=entropy.seeded(8003))
     both = middle.extend(3, rng=entropy.seeded(8004)).extend("0.2", rng=entropy.seeded(8005))
@@ -44,13 +44,13 @@ def paths():
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_path_has_the_joint_law_at_any_levels(paths, how):
-    """The noise at four levels of the interval has the exact joint law, including its atoms."""
+    """The noise of a path at four levels has the exact joint distribution, including the chance of equal values."""
     assert_consistent(p_value({level: paths[how].evaluate(level) for level in LEVELS}), how)
 
 
 @pytest.mark.parametrize("how", WAYS)
 def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
-    """The number of jumps, their levels and their sizes have the laws of the compound Poisson process."""
+    """The number, levels and sizes of a path's jumps have the distributions of a compound Poisson process."""
     path = paths[how]
     coordinate, levels, sizes = path.jumps()
     mean = 2 * math.log(15)
@@ -63,7 +63,7 @@ def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
 
 
 def test_wrong_paths_are_seen(paths):
-    """Half as many jumps, a level of another path, or a scale 5 % off is detected."""
+    """Noise with missing jumps, with a level of another path, or with a scale 5 % off is detected."""
     noise = {level: paths["whole"].evaluate(level) for level in LEVELS}
     other = paths["extended both ways"].evaluate("1.3")
     assert_detected(p_value(noise | {"1.3": other}), "another path")
@@ -73,7 +73,7 @@ def test_wrong_paths_are_seen(paths):
 
 
 def test_the_family_takes_the_steps_of_the_path(paths):
-    """`coarsen`, `refine` and `between` of the Laplace family keep the joint law of a path."""
+    """`coarsen`, `refine` and `between` of the Laplace family keep the joint distribution of a noise path."""
     family, rng, path = Laplace(sensitivity=SENSITIVITY), entropy.seeded(8010), paths["whole"]
     middle = path.evaluate(1)
     steps = {3: family.refine(middle, 1, 3, rng=rng), 1: middle, "0.2": family.coarsen(middle, 1, "0.2", rng=rng)}
@@ -84,7 +84,7 @@ def test_the_family_takes_the_steps_of_the_path(paths):
 
 
 def test_a_path_stands_still_between_its_jumps(paths):
-    """The value at a level is exactly the value after the last jump at a finer level."""
+    """The value of a path changes only at its jumps, and by the size of each jump."""
     path = paths["whole"]
     coordinate, levels, sizes = path.jumps()
     assert ((levels >= 0.2) & (levels < 3)).all()
@@ -97,7 +97,7 @@ def test_a_path_stands_still_between_its_jumps(paths):
 
 
 def test_extending_leaves_the_old_part_alone():
-    """An extended path has the same values and jumps on the old interval, to the last bit."""
+    """An extended path has the same values and jumps on its old interval, bit for bit."""
     old = sample_laplace_path(1000, "0.5", 2, rng=entropy.seeded(8011))
     new = old.extend(20, rng=entropy.seeded(8012)).extend("0.01", rng=entropy.seeded(8013))
     for level in ("0.5", "0.77", "1.5", 2):
@@ -109,7 +109,7 @@ def test_extending_leaves_the_old_part_alone():
 
 
 def test_a_path_that_touches_zero_goes_on():
-    """A path at value 0 can move to either side, without NaN or warnings."""
+    """A path with the value 0 can jump up or down, without NaN or warnings."""
     still = Jumps(np.empty(0, np.int64), np.empty(0), np.empty(0))
     path = LaplacePath(1.0, Fraction(1), Fraction(2), np.array([0.0, -0.0, 1e-300, -1e-290]), still)
     ends = np.concatenate([path.extend(10**9, rng=entropy.seeded(seed)).jumps()[2] for seed in range(9000, 9050)])
@@ -118,7 +118,7 @@ def test_a_path_that_touches_zero_goes_on():
 
 
 def test_levels_outside_the_interval_and_bad_declarations_are_refused():
-    """Levels outside the interval and invalid arguments are refused."""
+    """A path refuses levels outside its interval, and sampling a path refuses invalid arguments."""
     path, rng = sample_laplace_path(2, 1, 2, rng=entropy.seeded(8016)), entropy.seeded(8017)
     for level in ("0.99", "2.01"):
         with pytest.raises(LevelOrderError, match="extend"):

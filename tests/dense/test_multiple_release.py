@@ -40,7 +40,7 @@ STEPS = st.lists(st.sampled_from([*LEVELS, "seal", "bytes", "pickle"]), min_size
 
 
 def done(vector, step, published):
-    """Run one step of a script, and record the first release at each level."""
+    """Run one step of a test script on a vector and return the vector; record the first release at each level."""
     if step == "seal":
         with suppress(LevelOrderError):  # nothing to seal at, or levels too far apart
             vector.seal()
@@ -60,7 +60,7 @@ def done(vector, step, published):
 @settings(max_examples=100)
 @given(st.sampled_from(FAMILIES), st.one_of(WHOLE, REAL), st.sampled_from([None, "17"]), STEPS)
 def test_what_was_released_is_released_again(family, truth, cap, steps):
-    """Sealing, storing and reloading at any point change no released number."""
+    """Sealing, storing and reloading a vector never change a released number."""
     truth = [int(value) for value in truth] if family.integer else truth
     vector, published = MultipleRelease(family, truth, cap=cap), {}
     for step in steps:
@@ -73,7 +73,7 @@ def test_what_was_released_is_released_again(family, truth, cap, steps):
 
 
 def test_bytes_that_are_not_a_vector_are_refused():
-    """Foreign, truncated and altered bytes are refused; an unknown family name is never imported."""
+    """Foreign, truncated and altered bytes are refused, and an unknown noise family is never imported."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     vector.release(1)
     whole = vector.to_bytes()
@@ -88,7 +88,7 @@ def test_bytes_that_are_not_a_vector_are_refused():
 
 
 def test_releases_are_read_only_and_state_their_guarantee():
-    """Released arrays are read-only, and metadata contain the guarantee and the standard deviation."""
+    """Released arrays are read-only, and their metadata contain the guarantee and the standard deviation."""
     release = MultipleRelease(Gaussian(), TRUTH).release("0.01")
     with pytest.raises(ValueError, match="read-only"):
         release.values[0] = 1
@@ -98,7 +98,7 @@ def test_releases_are_read_only_and_state_their_guarantee():
 
 
 def test_a_level_beyond_the_cap_is_refused_with_what_is_missing():
-    """A level above the cap is refused with request, cap and difference, and nothing is drawn."""
+    """A level above the cap is refused; the error names the level, the cap and the difference."""
     vector = MultipleRelease(Gaussian(), TRUTH, cap="0.75")
     with pytest.raises(CapExceededError, match=re.escape("requested level 1, cap 0.75, difference 0.25")):
         vector.release(1)
@@ -107,7 +107,7 @@ def test_a_level_beyond_the_cap_is_refused_with_what_is_missing():
 
 
 def test_without_a_cap_the_finest_release_becomes_the_cap_on_sealing():
-    """Sealing without a cap takes the finest released level as the cap; finer levels are then refused."""
+    """Sealing without a cap makes the finest released level the cap, and finer levels are then refused."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     with pytest.raises(LevelOrderError, match="nothing was released"):
         vector.seal()
@@ -120,7 +120,7 @@ def test_without_a_cap_the_finest_release_becomes_the_cap_on_sealing():
 
 
 def test_levels_too_far_apart_for_a_double_are_not_sealed():
-    """If levels are too far apart to seal, sealing is refused before anything is erased."""
+    """Sealing is refused before anything is erased if the levels are too far apart for doubles."""
     vector = MultipleRelease(Laplace(), TRUTH, cap=10**9)
     coarse = vector.release(1).values
     with pytest.raises(LevelOrderError, match=re.escape("2**20")):
@@ -130,7 +130,7 @@ def test_levels_too_far_apart_for_a_double_are_not_sealed():
 
 
 def test_threads_share_one_noise():
-    """Many threads that request the same new level get the same release."""
+    """Threads that request a new level at the same time get the same release."""
     vector = MultipleRelease(DiscreteLaplace(), TRUTH)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: vector.release("0.3").values, range(8)))
@@ -147,7 +147,7 @@ def _release_in_child(vector, pipe):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_serves_what_was_released_and_draws_nothing_new():
-    """A forked child serves existing releases, and refuses new ones because its noise would differ."""
+    """A forked process returns existing releases and refuses new ones, because its noise would differ."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     values = vector.release("0.2").values
     ours, theirs = multiprocessing.get_context("fork").Pipe()
@@ -183,13 +183,13 @@ def test_a_forked_process_serves_what_was_released_and_draws_nothing_new():
     ],
 )
 def test_what_cannot_be_released_is_refused(make, error, message):
-    """Invalid vectors are refused; the error names the rule, never a value."""
+    """Invalid vectors and parameters are refused, and the error names the violated rule."""
     with pytest.raises(error, match=message):
         make()
 
 
 def test_an_interrupted_sealing_erases_everything(monkeypatch):
-    """An interrupted sealing could reveal the truth, so it erases the whole state."""
+    """An interrupted sealing erases the whole state, because a part could reveal the truth."""
     vector = MultipleRelease(Gaussian(), TRUTH, cap=1)
 
     def interrupted(*_):

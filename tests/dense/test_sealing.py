@@ -1,4 +1,4 @@
-"""A sealed state contains nothing less private than the release at the cap."""
+"""A sealed vector holds nothing that is less private than the release at the cap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE = 100_000
 
 
 def arrays_of(thing):
-    """Return all arrays that the garbage collector can reach from an object."""
+    """Return all arrays that are reachable from an object."""
     seen, todo, found = set(), [thing], []
     while todo:
         item = todo.pop()
@@ -31,7 +31,7 @@ def arrays_of(thing):
 
 
 def unexplained(truth, arrays):
-    """Return the residual variance of the best linear prediction of the truth from all arrays, and the prediction."""
+    """Return the residual variance of the best linear prediction of the truth from all arrays."""
     columns = np.column_stack([np.ones(truth.size), *[array.astype(np.float64) for array in arrays]])
     guess = columns @ np.linalg.lstsq(columns, truth.astype(np.float64), rcond=None)[0]
     return float(np.var(truth - guess))
@@ -39,7 +39,7 @@ def unexplained(truth, arrays):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 def test_the_truth_is_gone(family):
-    """No array and no bytes contain the truth, and no sum of arrays is closer to it than the cap's noise."""
+    """After sealing, no array or byte string contains the truth, and no combination predicts it too well."""
     level = 1 if not isinstance(family, Poisson | Skellam) else "0.01"
     truth = np.random.default_rng(5).integers(0, 2**40, SIZE)
     vector = MultipleRelease(family, truth, cap=level)
@@ -61,7 +61,7 @@ def test_the_truth_is_gone(family):
 
 @pytest.mark.parametrize("family", FAMILIES[:2], ids=lambda family: type(family).__name__)
 def test_low_order_bits_are_cut(family):
-    """Kept noise is on a lattice that does not depend on its size, so its last bits reveal nothing."""
+    """After sealing, noise is kept on a fixed lattice, so that its low-order bits reveal nothing."""
     vector = MultipleRelease(family, np.arange(SIZE), cap=1)
     vector.release("0.1")
     vector.seal()
@@ -73,7 +73,7 @@ def test_low_order_bits_are_cut(family):
 
 
 def test_the_lattice_never_moves_a_value_across_a_boundary():
-    """Rounding gives the same values before and after sealing, even on boundaries, and equal noise stays equal."""
+    """Putting noise on the lattice never changes its rounded value, even beside a rounding boundary."""
     rng = np.random.default_rng(6)
     step, fine = 2.0**-8, 2.0**-25
     boundaries = (rng.integers(-(2**20), 2**20, 20_000) + 0.5) * step
@@ -90,7 +90,7 @@ def test_the_lattice_never_moves_a_value_across_a_boundary():
 
 
 def test_rounding_is_that_of_the_histograms():
-    """Vectors and histograms round identically to the last bit, also at halves and next to them."""
+    """Vectors and histograms round noise identically, including at halves and next to them."""
     halves = np.arange(-40, 41) / 8
     values = np.concatenate([halves, np.nextafter(halves, 9), np.nextafter(halves, -9), [2.0**48 + 0.5]])
     for step in (0.25, 1.0):

@@ -1,4 +1,4 @@
-"""Coarser releases made from a published one, without the truth, have the joint law of one path."""
+"""Coarser releases made from a published release, without the truth, have the joint distribution of one path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRUTH = np.arange(SIZE) % 1009
     ids=lambda part: type(part).__name__,
 )
 def test_a_bought_release_and_what_is_made_of_it_are_one_path(family, coarser):
-    """A release and coarser releases made from it without the truth have the joint law of one path."""
+    """A release and coarser releases made from it have the joint distribution of one noise path."""
     bought = MultipleRelease(family, TRUTH, step=None if family.integer else 2.0**-12).release(2)
     reseller = MultipleRelease.from_release(bought)
     noise = {Fraction(level): reseller.release(level).values - TRUTH for level in coarser} | {
@@ -48,7 +48,7 @@ def test_a_bought_release_and_what_is_made_of_it_are_one_path(family, coarser):
 
 
 def test_a_reseller_serves_the_bought_release_unchanged_and_nothing_finer():
-    """A vector made from a release is sealed at the level of the release; each coarser level has its own grid."""
+    """A vector made from a release returns it unchanged, refuses finer levels, and repeats coarser releases."""
     for family in (Gaussian(), Laplace(), DiscreteLaplace(sensitivity=1)):
         bought = MultipleRelease(family, TRUTH, cap=4).release(1)
         reseller = MultipleRelease.from_release(bought)
@@ -65,7 +65,7 @@ def test_a_reseller_serves_the_bought_release_unchanged_and_nothing_finer():
 
 
 def test_what_cannot_be_tightened_is_refused():
-    """Finer levels, invalid values and processed releases are refused."""
+    """Tightening refuses finer levels, invalid values and post-processed releases."""
     rng, values = entropy.seeded(7203), np.array([1.5, 2.0])
     for level in (1, 2):
         with pytest.raises(LevelOrderError, match="coarser"):

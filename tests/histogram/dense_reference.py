@@ -1,4 +1,4 @@
-"""The dense mechanism, implemented independently of the package from the laws alone."""
+"""The dense mechanism, implemented from the definitions of its distributions and independently of the package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REACH = 400
 def dense_releases(
     family: Family, counts: np.ndarray, rounds: Sequence[tuple[str, float]], *, rng: Generator
 ) -> DenseReleases:
-    """Draw noise of every cell at the finest level, an increment to each coarser level, and apply thresholds."""
+    """Return dense releases: noise of each cell at the finest level, increments to coarser levels, thresholds."""
     levels = sorted({Fraction(level) for level, _ in rounds}, reverse=True)
     noise = {levels[0]: fresh(family, levels[0], counts.size, rng=rng)}
     for fine, coarse in itertools.pairwise(levels):
@@ -32,7 +32,7 @@ def dense_releases(
 
 
 def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.ndarray:
-    """Draw independent noise at one level."""
+    """Return independent noise at one level."""
     rho = float(level)
     if isinstance(family, Gaussian):
         return family.sensitivity * math.sqrt(1 / (2 * rho)) * rng.normal(size=size)
@@ -46,7 +46,7 @@ def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.n
 
 
 def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: Generator) -> np.ndarray:
-    """Draw coarse noise minus fine noise."""
+    """Return the noise at a coarse level minus the noise at a fine level."""
     if isinstance(family, Gaussian):
         return family.sensitivity * math.sqrt(float((1 / coarse - 1 / fine) / 2)) * rng.normal(size=size)
     if isinstance(family, Laplace | DiscreteLaplace):
@@ -55,7 +55,7 @@ def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: 
 
 
 def nothing(family: Laplace | DiscreteLaplace, fine: Fraction, coarse: Fraction) -> float:
-    """Return the probability that the noise of two levels is equal because there is no jump between them."""
+    """Return the probability that the noise at two levels is equal because no jump lies between them."""
     if isinstance(family, Laplace):
         return float(coarse / fine) ** 2
     return (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2
@@ -64,7 +64,7 @@ def nothing(family: Laplace | DiscreteLaplace, fine: Fraction, coarse: Fraction)
 def finer(
     family: Family, coarse_noise: np.ndarray, coarse: Fraction, fine: Fraction, *, rng: Generator
 ) -> np.ndarray:
-    """Draw noise at a finer level given the noise at a coarser level, by Bayes' rule."""
+    """Return noise at a finer level given the noise at a coarser level, drawn by Bayes' rule."""
     if isinstance(family, Gaussian):
         step = family.sensitivity * math.sqrt(float(fine - coarse) / 2) * rng.normal(size=coarse_noise.size)
         return (float(coarse) * coarse_noise + step) / float(fine)
@@ -82,7 +82,7 @@ def finer(
 def finer_laplace(
     family: Laplace, coarse_noise: np.ndarray, coarse: Fraction, fine: Fraction, *, rng: Generator
 ) -> np.ndarray:
-    """Draw fine Laplace noise given coarse noise x, from the exact density on four intervals."""
+    """Return Laplace noise at a finer level given the coarser noise, from the exact density on four intervals."""
     slow, fast = float(coarse) / family.sensitivity, float(fine) / family.sensitivity
     x, same = np.abs(coarse_noise), nothing(family, fine, coarse)
     moved = (1 - same) * slow * fast / 4

@@ -1,7 +1,7 @@
-"""The exact probability that a cell exceeds at one release and at none before, by integrating level by level.
+"""Compute the exact probability that a cell exceeds its threshold at one release and at no release before.
 
-Noise at a coarser level is noise at the finer level plus an independent increment. The law is carried from the finest
-level to the coarsest, and at each level it is restricted to the interval of that level.
+Noise at a coarser level is noise at the finer level plus an independent increment. The distribution is carried from
+the finest level to the coarsest. At each level it is restricted to the interval of that level.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def first_exceedance(family: Any, past: Sequence[tuple[Level, float]], level: Level, bound: float) -> float:
-    """Return P[Z(level) > bound, and Z <= its bound at every past level]."""
+    """Return P[Z(level) > bound, and Z <= the bound of every past level]."""
     box = {known: (-math.inf, high) for known, high in _lowest(past).items()}
     own = as_level(level)
     return probability(family, {**box, own: (bound, box.get(own, (0, math.inf))[1])})
 
 
 def exceedance(family: Any, past: Sequence[tuple[Level, float]], level: Level, bound: float) -> float:
-    """Return P[Z(level) > bound], given that Z <= its bound at every past level."""
+    """Return P[Z(level) > bound], given that Z <= the bound of every past level."""
     box = {known: (-math.inf, high) for known, high in _lowest(past).items()}
     return first_exceedance(family, past, level, bound) / probability(family, box)
 
 
 def ever_exceeds(family: Any, releases: Sequence[tuple[Level, float]]) -> float:
-    """Return P[Z > its bound at some release], as the sum of the first exceedances in this order."""
+    """Return the probability that the noise exceeds its bound at some release."""
     return math.fsum(first_exceedance(family, releases[:i], *releases[i]) for i in range(len(releases)))
 
 
 def probability(family: Any, box: Box) -> float:
-    """Return P[low < Z(level) <= high at every level], to 1e-12, or to 1e-4 for Laplace noise."""
+    """Return P[low < Z(level) <= high at every level], with an error of 1e-12, or 1e-4 for Laplace noise."""
     levels = sorted(box, reverse=True)
     if not levels:
         return 1.0
@@ -60,7 +60,7 @@ def _lowest(releases: Sequence[tuple[Level, float]]) -> dict[Fraction, float]:
 
 
 def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
-    """Integrate over Gaussian noise by Gauss-Legendre panels that are no wider than the narrowest law."""
+    """Integrate over Gaussian noise by Gauss-Legendre panels no wider than the smallest standard deviation."""
     variances = [family.std(level) ** 2 for level in levels]
     gaps = np.sqrt(np.diff(variances, prepend=0.0))
     places, mass = np.zeros(1), np.ones(1)
@@ -94,7 +94,7 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
 
 
 def _increment(family: Any, fine: Fraction | None, level: Fraction, step: float, place: Any) -> Any:
-    """Return the law of the noise at a level, or of its increment over a finer level; Laplace noise in steps."""
+    """Return the distribution of noise at a level, or of its increment over a finer level, on the grid `place`."""
     if isinstance(family, Laplace):
         size = Fraction(step) / Fraction(family.sensitivity)
         family, level, fine = DiscreteLaplace(), level * size, None if fine is None else fine * size

@@ -1,4 +1,4 @@
-"""Sparse releases over a whole small domain, cell by cell, for comparison with dense releases.
+"""Simulate sparse releases over a whole small domain, cell by cell, for comparison with dense releases.
 
 The module also contains wrong samplers, which the tests must detect.
 """
@@ -34,7 +34,7 @@ def release_sparse(
     draw: Draw = draw_exceeding,
     tracked_noise: Redraw = noise_at_level,
 ) -> DenseReleases:
-    """Make sparse releases round by round; the noise of a cell that was never published is NaN."""
+    """Return sparse releases, drawn round by round; the noise of a cell that is never published is NaN."""
     groups = np.unique(counts)
     free = {int(c): list(rng.permutation(np.flatnonzero(counts == c))) for c in groups}
     cells = np.empty(0, np.int64)
@@ -64,7 +64,7 @@ def hide_unpublished(releases: DenseReleases) -> DenseReleases:
 
 
 def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None), kinds: Any = None) -> float:
-    """Compare in which releases each cell is published, and the noise paths of cells published at least once.
+    """Return the p-value that compares the patterns of publication, and the noise of published cells.
 
     Args:
         first: Noise is NaN for cells that were never published.
@@ -96,9 +96,10 @@ def printed_algorithm_6(
     count: Any,
     rng: Generator,
 ) -> NewlyTracked:
-    """Negative control: the number of cells is right, but each step has its own truncated law (levels ascending).
+    """Draw new cells by Algorithm 6 of the paper as printed, a negative control (levels ascending).
 
-    The only error is that later constraints have no weights; the paper's wrong scale, easily detected, is corrected.
+    The number of cells is correct, but the noise at each level has its own truncated distribution: constraints at
+    later levels are ignored. The paper's wrong scale, which would be easy to detect, is corrected.
     """
     exact = draw_exceeding(family, past, level, threshold, n_untracked, count=count, rng=rng)
     margin = np.asarray(count, float)[exact.group]
@@ -125,5 +126,5 @@ def printed_algorithm_6(
 def independent_redraw(
     family: Family, level: Fraction, _known: dict[Fraction, np.ndarray], size: int, *, rng: Generator
 ) -> np.ndarray:
-    """Negative control: draw independent noise for tracked cells at every level."""
+    """Draw independent noise for tracked cells at every level, as a negative control."""
     return family.sample(size, level, rng=rng)

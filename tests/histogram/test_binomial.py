@@ -1,4 +1,4 @@
-"""Binomial numbers of exceeding cells: their laws, certain and impossible events, and probabilities near 0 and 1."""
+"""Tests of the binomial number of exceeding cells: distribution, certain and impossible events, refused values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.stats import assert_consistent, assert_detected, g_test
 
 
 class Given:
-    """A stand-in for a generator that returns prepared uniform numbers."""
+    """Replace a random generator by prepared uniform numbers."""
 
     def __init__(self, numbers: np.ndarray) -> None:
         self.numbers = numbers
@@ -29,7 +29,7 @@ class Given:
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """Return the summed errors of the uniform numbers at which the result changes."""
+    """Return the summed errors of the uniform numbers at which the binomial result changes."""
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
     low, high = np.zeros(k.size), np.full(k.size, 1 - 2.0**-53)
@@ -51,7 +51,7 @@ def misplaced(n: float, p: float, exact_p: float) -> float:
     ("n", "p"), [(3.0, 0.01), (20.0, 0.2), (64.0, 0.45), (120.0, 0.5), (1e6, 1e-6), (1e9, 6e-8), (1e15, 3e-15)]
 )
 def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
-    """Boundaries between results agree with fifty-digit values, and a wrong probability is detected."""
+    """Binomial numbers of small mean change at the exact uniform numbers, and a wrong probability is detected."""
     assert misplaced(n, p, p) < 1e-12
     assert misplaced(n, p * (1 + 1e-9), p) > 2e-12
 
@@ -62,7 +62,7 @@ def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
      *(slow(*case) for case in ((200, 0.5), (1000, 0.05), (10**6, 0.5), (10**69, 2e-67), (10**77, 5e-75)))],
 )  # fmt: skip
 def test_numbers_follow_their_law(n: int, p: float) -> None:
-    """Draws are uniform over cells of equal probability; a mean off by 1 % or a fifth of a deviation is detected."""
+    """Binomial numbers follow their distribution, and a slightly wrong probability is detected."""
     draws = 100_000 if n * min(p, 1 - p) < 100 else 20_000 if n * p < 1e4 else 3_000
     law = stats.poisson(n * p) if n > 10**15 else stats.binom(n, p)
     edges = np.unique(law.ppf(np.arange(1, 20) / 20))
@@ -84,7 +84,7 @@ def test_numbers_follow_their_law(n: int, p: float) -> None:
     ids=["tiny", "nearly one", "small", "beyond doubles"],
 )
 def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: float) -> None:
-    """The rarer outcome has a mean of 3 and the right law; 100,000 draws detect a mean that is 5 % off."""
+    """A rare success or failure with mean 3 follows its distribution, and a mean that is 5 % off is detected."""
     drawn = binomial([n] * 100_000, np.full(100_000, log_p), rng=entropy.seeded(31))
     rarer = n - drawn if log_p > -1.0 else drawn
     seen = np.bincount(rarer, minlength=40)
@@ -95,7 +95,7 @@ def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: fl
 
 
 def test_certain_and_impossible_events() -> None:
-    """With probability 1 all cells exceed the threshold, and with probability 0 none, for any number of cells."""
+    """With probability 1 all cells exceed the threshold, and with probability 0 no cell does."""
     got = binomial([7, 7, 0, 2**31 - 8, 10**30], [0.0, -np.inf, -1.0, 0.0, -np.inf], rng=entropy.seeded(1))
     assert got.tolist() == [7, 0, 0, 2**31 - 8, 0]
     assert binomial([], [], rng=entropy.seeded(1)).size == 0

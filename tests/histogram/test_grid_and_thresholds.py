@@ -1,4 +1,4 @@
-"""The grid of published noise and its thresholds are exact, and depend on public numbers only."""
+"""The rounding grid and the thresholds are exact and depend only on public numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STDS = st.floats(1e-6, 1e6)
 
 @given(STDS)
 def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
-    """The step is between 2**-5 and 2**-4 of the standard deviation, or 1."""
+    """The grid step is a power of two, 1 or between 1/32 and 1/16 of the standard deviation."""
     step = grid_step(std)
     assert math.frexp(step)[0] == 0.5
     assert step == 1.0 or (std / 32 < step <= std / 16 and (1 / step).is_integer())
@@ -34,7 +34,7 @@ def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
 def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
     std: float, threshold: float, count: int, z: float
 ) -> None:
-    """A rounded count above the threshold and noise above the effective threshold are the same event."""
+    """A rounded count exceeds the threshold exactly if the noise exceeds the effective threshold minus the count."""
     step = grid_step(std)
     bound = effective_threshold(threshold, step)
     at_bound = bound - count
@@ -46,7 +46,7 @@ def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
 
 
 def test_rounding_is_to_the_nearest_halves_down() -> None:
-    """Rounding to the grid is exact, even if subtracting a half is inexact in doubles."""
+    """Noise is rounded to the nearest grid value, halves down, even where a double is next to a half."""
     step = 0.25
     noise = np.array([0.125, 0.375, -0.125, np.nextafter(-0.125, 0), np.nextafter(0.125, 1), 1e-300])
     assert round_to_grid(noise, step).tolist() == [0.0, 0.25, -0.25, 0.0, 0.25, 0.0]
@@ -61,7 +61,7 @@ def test_rounding_is_to_the_nearest_halves_down() -> None:
 def test_the_suggested_threshold_is_the_lowest_that_keeps_to_the_false_keys(
     size: int, wanted: float, level: str, max_keys: int
 ) -> None:
-    """The threshold is the lowest on the grid: one step lower expects more false keys than requested."""
+    """The suggested threshold is the lowest grid value that expects at most the requested number of false keys."""
     family = Gaussian(sensitivity=math.sqrt(max_keys))
     if wanted >= size:
         with pytest.raises(ThresholdError):
@@ -76,6 +76,6 @@ def test_the_suggested_threshold_is_the_lowest_that_keeps_to_the_false_keys(
 
 @pytest.mark.parametrize("wanted", [0.0, -1.0, math.nan, math.inf])
 def test_a_senseless_number_of_false_keys_is_refused(wanted: float) -> None:
-    """A number of false keys that is not between 0 and the size of the domain is refused with its value."""
+    """A requested number of false keys that is not positive and finite is refused, and the error quotes it."""
     with pytest.raises(ThresholdError, match=str(wanted)):
         threshold_for_false_keys(Gaussian(), 0.1, 100, wanted)

@@ -1,4 +1,4 @@
-"""Cells with unusual histories: survivors, cells drawn explicitly, and histories that must never become rare."""
+"""Tests of unusual histories: cells with very low noise, cells drawn explicitly, and limits on rare histories."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EACH_KIND = [
 
 
 def at(family: Family, level: str, stds: float) -> float:
-    """Return a threshold this many standard deviations above the mean, inside the support of the noise."""
+    """Return a threshold this many standard deviations above the mean noise; integer noise rounds it down."""
     bound = family.mean(level) + stds * family.std(level)
     return math.floor(bound) + 0.0 if family.integer else bound
 
@@ -39,7 +39,7 @@ def far(family: Family) -> float:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family) -> None:
-    """A tracked cell 20 deviations below the mean gets new noise by Bayes' rule at finer and coarser levels."""
+    """Tracked cells with very low noise get noise at other levels with the exact conditional distribution."""
     n, rng, reference = 20_000, entropy.seeded(88), np.random.default_rng(89)
     survivor = np.full(n, far(family), np.int64 if family.integer else np.float64)
     known = {Fraction(1, 4): survivor}
@@ -67,7 +67,7 @@ def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family)
 
 @pytest.mark.parametrize("family", EACH_KIND, ids=repr)
 def test_a_series_never_has_a_rare_history(family: Family) -> None:
-    """After any round, groups with untracked cells have a history that the next round accepts."""
+    """Groups that still contain untracked cells never have a history that is too rare for the next round."""
     for seed in range(12):
         choose, rng = np.random.default_rng(seed), entropy.seeded(seed)
         counts = np.unique(choose.integers(0, 40, 12))
@@ -88,7 +88,7 @@ def test_a_series_never_has_a_rare_history(family: Family) -> None:
 
 
 def test_close_levels_share_a_bound() -> None:
-    """A history of fifty levels 1e-7 apart is hardly rarer than one of two levels; distant levels add up."""
+    """Fifty nearly equal levels make a history hardly rarer than one level; distant levels add up."""
     family, counts = Gaussian(), np.array([0.0, 3.0])
     near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]
     together = rarity(family, history_of(near), counts)

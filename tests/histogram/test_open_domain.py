@@ -1,4 +1,4 @@
-"""The stated delta of an open domain is an upper bound on the exact one, and close to it."""
+"""The stated delta of an open domain is an upper bound on the exact delta, and close to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLACK = {"laplace": 1e-3}
 
 
 def spend(family: Any, delta: str, levels: list[str], keys: int = 1) -> tuple[OpenBudget, list[tuple[str, float]]]:
-    """Return (level, effective threshold) of releases, each of which uses half of the remaining delta."""
+    """Return a budget and (level, effective threshold) pairs; each release spends half of the remaining delta."""
     budget, releases = OpenBudget(Fraction(delta), [(1, keys)]), []
     for level in levels:
         point = (STEP, Fraction(level))
@@ -44,7 +44,7 @@ def spend(family: Any, delta: str, levels: list[str], keys: int = 1) -> tuple[Op
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("delta", ["1e-6", pytest.param("1e-3", marks=pytest.mark.slow)])
 def test_the_exact_probability_is_below_the_stated_delta_in_every_order_of_rounds(name: str, delta: str) -> None:
-    """For a lone unit and four levels in all 24 orders, the stated delta is at most 60 % above the exact one."""
+    """The stated delta is above the exact delta, by less than 60 %, in every order of four levels."""
     family, levels = FAMILIES[name]
     for order in itertools.permutations(levels):
         budget, releases = spend(family, delta, [*order, order[1]])
@@ -57,7 +57,7 @@ def test_the_exact_probability_is_below_the_stated_delta_in_every_order_of_round
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_stated_delta_is_the_same_in_every_order_for_the_same_thresholds(name: str) -> None:
-    """The stated delta is a sum over levels, each with its lowest threshold, so the order does not matter."""
+    """The stated delta does not depend on the order of the releases."""
     family, levels = FAMILIES[name]
     _, releases = spend(family, "1e-3", levels)
     releases.append((releases[0][0], releases[0][1] + 1))
@@ -71,7 +71,7 @@ def test_the_stated_delta_is_the_same_in_every_order_for_the_same_thresholds(nam
 
 
 def test_a_unit_with_several_keys_and_a_unit_that_adds_more_to_each() -> None:
-    """The delta covers the worse of two kinds of unit with several keys, and the exact law agrees."""
+    """The stated delta covers both a user with many keys and a user who adds more to each of a few keys."""
     family, kinds = Gaussian(), [(1, 20), (3, 2)]
     budget, releases = OpenBudget(Fraction("1e-4"), kinds), []
     for level in ("0.5", "0.1", "0.3"):
@@ -89,7 +89,7 @@ def test_a_unit_with_several_keys_and_a_unit_that_adds_more_to_each() -> None:
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_a_lowest_threshold_fits_and_the_next_lower_one_does_not(data: st.DataObject) -> None:
-    """The lowest threshold stays within delta, and one grid step lower does not, for any family and levels."""
+    """The lowest threshold keeps a release within its share of delta; a threshold one grid step lower does not."""
     family, levels = FAMILIES[data.draw(st.sampled_from(sorted(FAMILIES)))]
     keys = data.draw(st.sampled_from([1, 5, 300]))
     budget = OpenBudget(Fraction(data.draw(st.sampled_from(["1e-12", "1e-6", "0.3"]))), [(1, keys), (2, 1)])
@@ -107,13 +107,13 @@ def test_a_lowest_threshold_fits_and_the_next_lower_one_does_not(data: st.DataOb
 
 @pytest.mark.parametrize("delta", [0.0, 2e-6])
 def test_no_threshold_is_named_for_a_delta_that_does_not_remain(delta: float) -> None:
-    """A delta of 0, or above the remaining delta, is refused."""
+    """A threshold for a delta of 0, or for more than the remaining delta, is refused."""
     with pytest.raises(DeclarationError, match="at most 1e-06"):
         OpenBudget(Fraction("1e-6"), [(1, 1)]).lowest_threshold((STEP, Fraction(1)), Gaussian(), delta)
 
 
 def test_the_exact_law_of_these_tests_is_right() -> None:
-    """The exact law used here agrees with the tail of one level and with thirty digits for two levels."""
+    """The exact probabilities used by these tests agree with the tails of one level and with reference values."""
     family = Gaussian()
     assert exceedance(family, [], "0.2", 5.0) == pytest.approx(float(ndtr(-5 / family.std("0.2"))), rel=1e-11)
     past = [(level, 3 * family.std(level)) for level in ("0.1", "0.2")]
@@ -127,7 +127,7 @@ def test_the_exact_law_of_these_tests_is_right() -> None:
 
 
 def test_the_exposure_of_one_release_is_that_of_the_family() -> None:
-    """The exposure of one release is 1 - P[Z <= threshold - added] ** keys, to a relative 1e-12 even if tiny."""
+    """The probability that one release exposes a user is accurate to 12 digits, even near 1e-197."""
     found = exposure(Gaussian(), Fraction("0.5"), 31.0, [(1, 1), (1, 20)])
     assert [float(each) for each in found] == pytest.approx(
         [4.906713927148187e-198, 9.813427854296374e-197], rel=1e-12

@@ -1,4 +1,4 @@
-"""The stated numerical slack is at least the error of doubles, measured with more precise arithmetic."""
+"""The stated numerical slack is at least the error of computing in doubles, measured with higher precision."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ LATTICE = {Gaussian: 0.8 * 2.0**-52, Laplace: 0.5 * 2.0**-52}
 
 
 def exact(level: str) -> mp.mpf:
-    """Return a level in full precision."""
+    """Return a level as an mpmath number."""
     return mp.mpf(Fraction(level).numerator) / Fraction(level).denominator
 
 
 def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
-    """Return the noise with tail probability p."""
+    """Return the noise value with upper tail probability p, in high precision."""
     if isinstance(family, Gaussian):
         scale = family.sensitivity / mp.sqrt(2 * exact(level))
         z = mp.mpf(near) / scale
@@ -42,7 +42,7 @@ def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
 
 
 def off_by_inverse(family: Family, level: str) -> float:
-    """Return the mean error of noise computed from a uniform number, in counts."""
+    """Return the mean error of noise that is computed from a uniform number by inverting the tail."""
     log_p = -seeded(71).standard_exponential(300)
     found = family.inverse_log_tail(log_p, level)
     with mp.workdps(40):
@@ -51,12 +51,12 @@ def off_by_inverse(family: Family, level: str) -> float:
 
 
 def real(value: Fraction) -> np.longdouble:
-    """Return a fraction as a 64-bit long double."""
+    """Return a fraction as a long double."""
     return np.longdouble(value.numerator) / np.longdouble(value.denominator)
 
 
 def exact_step(level: Fraction, noise: dict[Fraction, np.ndarray], normals: np.ndarray) -> np.ndarray:
-    """Return Gaussian noise at a level, given the nearest levels in `noise`, in long doubles."""
+    """Return Gaussian noise at a level, given the noise at the nearest levels, computed in long doubles."""
     a = max((at for at in noise if at < level), default=None)
     b = min((at for at in noise if at > level), default=None)
     if a is None:
@@ -72,7 +72,7 @@ def exact_step(level: Fraction, noise: dict[Fraction, np.ndarray], normals: np.n
 
 
 def off_by_steps(family: Gaussian, level: str) -> float:
-    """Return the largest mean error of a step between levels, compared with long doubles, in counts."""
+    """Return the largest mean error of Gaussian noise given its neighbouring levels, against long doubles."""
     rho, size, scale = Fraction(level), 20_000, np.longdouble(family.sensitivity)
     ends = {
         rho / 2: family.sample(size, rho / 2, rng=seeded(74)),
@@ -90,7 +90,7 @@ def off_by_steps(family: Gaussian, level: str) -> float:
 @pytest.mark.parametrize("max_keys", KEYS)
 @pytest.mark.parametrize("level", ["1/10", "3", "1/100000"])
 def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_keys: int, level: str) -> None:
-    """Rounding errors move real noise across a boundary of the grid less often than stated."""
+    """Errors of doubles move real noise across a rounding boundary less often than the slack states."""
     for family in (Gaussian(math.sqrt(max_keys)), Laplace(float(max_keys))):
         std = family.std(level)
         off = off_by_inverse(family, level)
@@ -102,7 +102,7 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
 
 @pytest.mark.parametrize("mean", [4.0, 100.0, pytest.param(2500.0, marks=pytest.mark.slow)])
 def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
-    """New noise, and noise refined to twice the level, are within the stated total variation."""
+    """The distributions of Poisson and Skellam noise, new and refined, are exact up to the stated slack."""
     half = (mean / 2, mean / 2)
     for family, law, mass in ((Poisson(), poisson_law, poisson_mass), (Skellam(), skellam_law, skellam_mass)):
         stated = numerical_slack(1, family.std(1 / Fraction(mean)), 1.0) - OF_CANDIDATES
@@ -115,7 +115,7 @@ def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
 
 
 def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndarray:
-    """Find by bisection, near each number, the last double at which a comparison still holds."""
+    """Return, near each number, the last double at which a comparison still holds, by bisection."""
     low, high = near - 1e-9 * np.abs(near), near + 1e-9 * np.abs(near)
     for _ in range(40):
         middle = (low + high) / 2
@@ -125,7 +125,7 @@ def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndar
 
 
 def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
-    """Sum, over all integers, the error of the uniform number at which the inverse passes to the next integer."""
+    """Return the summed errors of the uniform numbers at which the inverse tail moves to the next integer."""
     rate = real(family.rate(level))
     norm, last = np.log1p(np.exp(-rate)), int(45 / float(rate)) + 2
     above, below = np.arange(0, last), -np.arange(1, last)
@@ -139,13 +139,13 @@ def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
 
 @pytest.mark.parametrize(("max_keys", "level"), [(1, "1/10"), (1, "3"), (20, "1/10"), (1000, "3")])
 def test_boundaries_of_discrete_laplace_noise_are_misplaced_by_less_than_stated(level: str, max_keys: int) -> None:
-    """Inverting tails in doubles shifts the boundaries of discrete Laplace noise by less than stated."""
+    """Errors of doubles change the distribution of discrete Laplace noise by less than the stated slack."""
     family = DiscreteLaplace(max_keys)
     assert 0 < misplaced_tails(family, level) <= numerical_slack(1, family.std(level), 1.0)
 
 
 def test_the_slack_is_proportional_to_keys_and_to_levels_nearby() -> None:
-    """Slack is proportional to keys, and grows with each earlier level that is nearly equal."""
+    """The slack is proportional to the number of keys, and grows with each earlier level that is nearly equal."""
     assert numerical_slack(20, 3.0, 0.125) == 20 * numerical_slack(1, 3.0, 0.125)
     assert count_near(["0.1", "0.3"], "0.2") == 0
     assert count_near(["0.2000001", "0.1999999", "0.2", "0.20001"], "0.2") == 3

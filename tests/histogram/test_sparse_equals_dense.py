@@ -1,4 +1,4 @@
-"""The joint law of several sparse releases is that of the dense mechanism, and wrong samplers are rejected."""
+"""Several sparse releases have the joint distribution of the dense mechanism, and wrong samplers are rejected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.stats import assert_consistent, assert_detected, two_sample_outcomes
 
 
 class Case(NamedTuple):
-    """Releases of `cells` cells of each count."""
+    """A test case: a noise family, (level, threshold) rounds, and `cells` cells of each true count."""
 
     family: Family
     rounds: Sequence[tuple[str, float]]
@@ -41,14 +41,14 @@ class Case(NamedTuple):
         return np.repeat(self.counts, self.cells)
 
     def release(self, how, seed: int, **more: object) -> DenseReleases:
-        """Release sparsely or densely; cells that were never published are hidden."""
+        """Return releases by the given mechanism; the noise of cells that were never published is NaN."""
         levels, thresholds = zip(*self.rounds, strict=True)
         return hide_unpublished(
             how(self.family, self.all_counts, levels, thresholds, rng=entropy.seeded(seed), **more)
         )
 
     def compared(self, releases: DenseReleases, reference: DenseReleases, count: int) -> float:
-        """Compare the cells of one count."""
+        """Return the p-value of a comparison of two sets of releases over the cells of one true count."""
         return p_value(releases, reference, self.all_counts == count)
 
 
@@ -85,14 +85,14 @@ SHAPES = {
 
 
 def fifty(rng: np.random.Generator) -> list[tuple[str, float]]:
-    """Return fifty releases: levels over a factor of sixty, some repeated, with falling and rising thresholds."""
+    """Return fifty (level, threshold) rounds with levels over a factor of sixty, some of them repeated."""
     levels = [str(Fraction(round(2000 / 60 ** (i / 50)), 1000)) for i in rng.permutation(50)]
     levels = [levels[i - 2] if i % 3 == 2 else level for i, level in enumerate(levels)]
     return [(level, 2.6 + float(rng.uniform(-0.4, 0.4))) for level in levels]
 
 
 def shaped(family: Family, shape: str) -> Case:
-    """Return a case with thresholds inside the support of the noise."""
+    """Return the test case of this shape for a noise family."""
     rounds, cells = SHAPES[shape]
     above = 2**33 if shape == "large counts" else 0
     bounds = [
@@ -111,14 +111,14 @@ QUICK = [*CASES, *(name for name in BY_SHAPE if name.startswith(("Gaussian", "Di
 
 @cache
 def reference(name: str) -> DenseReleases:
-    """Return one run of an independent dense mechanism, shared by all comparisons."""
+    """Return releases of a case by an independent dense mechanism, cached for all comparisons."""
     case = EVERY[name]
     return hide_unpublished(dense_releases(case.family, case.all_counts, case.rounds, rng=np.random.default_rng(82)))
 
 
 @pytest.mark.parametrize("name", quick(QUICK, EVERY))
 def test_sparse_releases_have_the_joint_law_of_dense_ones(name: str) -> None:
-    """Sparse releases have the joint law of dense ones; noise that is redrawn at each level is detected."""
+    """Sparse releases have the joint distribution of dense releases; fresh noise at each level is detected."""
     case = EVERY[name]
     sparse = case.release(release_sparse, 2)
     ways = {"sparse": sparse} if name in BY_SHAPE else {"sparse": sparse, "dense": case.release(release_dense, 1)}
@@ -133,7 +133,7 @@ def test_sparse_releases_have_the_joint_law_of_dense_ones(name: str) -> None:
 
 
 def test_the_sampler_of_the_paper_is_rejected() -> None:
-    """The comparison detects Algorithm 6 as printed."""
+    """The comparison with dense releases rejects Algorithm 6 of the paper as printed."""
     case = CASES["gaussian"]
     wrong = case.release(release_sparse, 5, draw=printed_algorithm_6)
     assert_detected(case.compared(wrong, reference("gaussian"), 0), "Algorithm 6")
@@ -145,7 +145,7 @@ HIDDEN = [name for name in BY_SHAPE if name.endswith("hidden, then nearly none")
 @pytest.mark.parametrize("scale", [Fraction(21, 20), Fraction(20, 21)])
 @pytest.mark.parametrize("name", quick([name for name in HIDDEN if name in QUICK], ["gaussian", *HIDDEN]))
 def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
-    """The comparison detects a scale that is 5 % too small or too large."""
+    """The comparison with dense releases rejects noise with a scale that is 5 % too small or too large."""
     case = EVERY[name]
     # The standard deviation is proportional to 1/level or to its root.
     share = scale if isinstance(case.family, Laplace | DiscreteLaplace) else scale**2
@@ -163,7 +163,7 @@ def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
 def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
     monkeypatch: pytest.MonkeyPatch, name: str, rarest: float
 ) -> None:
-    """The joint law is the dense one whether all groups (limit 0), most or none are drawn explicitly."""
+    """Sparse releases have the dense joint distribution, whether all, some or no groups are drawn explicitly."""
     case = EVERY[name]._replace(rounds=EVERY[name].rounds[:8])
     dense = case.release(release_dense, 15)
     monkeypatch.setattr(history, "RAREST", rarest)
@@ -176,7 +176,7 @@ def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
 
 
 def test_the_number_published_in_a_small_domain_has_the_dense_law() -> None:
-    """In a domain of four cells, the numbers of published cells in all releases follow the dense joint law."""
+    """In a domain of four cells, the numbers of published cells per release have the dense joint distribution."""
     counts, runs = np.array([0, 0, 0, 2]), 1500
     levels, thresholds = zip(*SCRAMBLED, strict=True)
 

@@ -1,4 +1,4 @@
-"""Releases of running counts have the joint law of dense ones, and wrong samplers are detected."""
+"""Releases of running counts have the joint distribution of dense releases, and wrong samplers are detected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Rounds = list[tuple[int, int, str, float]]
 
 
 def dense_noise(seed: int) -> np.ndarray:
-    """Draw the noise of every cell in all rounds from the covariance in the formula."""
+    """Return the noise of every cell in all rounds, drawn from the covariance formula."""
     points = list(dict.fromkeys((step, Fraction(level)) for _, step, level, _ in ROUNDS))
     steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
     factor = np.linalg.cholesky(COVARIANCE[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels)))
@@ -47,7 +47,7 @@ def dense_noise(seed: int) -> np.ndarray:
 
 
 def hidden(noise: np.ndarray, counts: np.ndarray, *, rounds: Rounds = ROUNDS, opened: bool = False) -> DenseReleases:
-    """Hide cells that are never published and, in an open domain, cells at points where their count is 0."""
+    """Return releases without the noise of unpublished cells; an open domain also hides cells of count 0."""
     at = counts[:, [step for _, step, _, _ in rounds]].T
     with np.errstate(invalid="ignore"):
         published = noise > np.array([tau for *_, tau in rounds])[:, np.newaxis] - at
@@ -66,9 +66,10 @@ def sparse(
     opened: bool = False,
     listed: bool = False,
 ) -> DenseReleases:
-    """Make sparse releases round by round; keys with a unit so far, or all keys if `listed`, are stored keys.
+    """Return sparse releases of running counts, drawn round by round.
 
-    Check that no stored key without tracked noise has a rare history.
+    Stored keys are the keys with a user so far, or all keys if `listed`. The function also checks that no stored key
+    without tracked noise has a rare history.
     """
     rng = entropy.seeded(seed)
     law = StepNoise(COVARIANCE) if noise is None else noise
@@ -107,25 +108,25 @@ COUNTS = HISTORIES[KINDS]
 
 @pytest.fixture(scope="module")
 def reference() -> DenseReleases:
-    """Return one run of the dense mechanism, shared by all comparisons."""
+    """Return one run of the dense mechanism, which all comparisons share."""
     return hidden(dense_noise(1), COUNTS)
 
 
 def compared(released: DenseReleases, reference: DenseReleases, kinds: Sequence[int]) -> float:
-    """Return the p-value for some kinds of cells."""
+    """Return the p-value of a comparison of two sets of releases over these kinds of cells."""
     return p_value(released, reference, np.isin(KINDS, kinds), KINDS)
 
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_running_releases_have_the_joint_law_of_dense_ones(reference: DenseReleases, listed: bool) -> None:
-    """Releases over steps and levels in scrambled order have the dense law, for growing and for empty keys."""
+    """Sparse releases over time steps and levels have the dense joint distribution, whatever the order."""
     released = sparse(2 + listed, COUNTS, listed=listed)
     for kinds in ([0], [1, 2], [3], [4]):
         assert_consistent(compared(released, reference, kinds), f"kinds {kinds}")
 
 
 def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseReleases) -> None:
-    """In an open domain, releases have the dense law restricted to points where the key has units."""
+    """In an open domain, a key is published only at steps with users; there, releases equal dense ones."""
     released = sparse(5, COUNTS, opened=True)
     assert not released.published[:, KINDS == 0].any()
     both = hidden(dense_noise(6), COUNTS, opened=True)
@@ -134,7 +135,7 @@ def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseRele
 
 
 def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -> None:
-    """Of two explicitly drawn keys, the one without a unit at step 0 is not published at step 0."""
+    """A key of an open domain that is drawn explicitly is not published at a step where it has no user."""
     counts = np.array([[0, 1], [3, 3]])
     past = PointHistory((Point(1, Fraction(1, 2)),), (0.0,), hides_empty=True)
     drawn = draw_step_round(
@@ -170,7 +171,7 @@ def test_noise_at_a_past_point_follows_new_noise_by_covariance_over_variance() -
 
 
 class TestWrongSamplers:
-    """The comparison rejects each wrong sampler."""
+    """Tests that the comparison with dense releases rejects each wrong sampler."""
 
     def test_scale_off(self, reference: DenseReleases) -> None:
         released = sparse(7, COUNTS, noise=StepNoise(1.05**2 * COVARIANCE))
@@ -194,7 +195,7 @@ class TestWrongSamplers:
         assert_detected(compared(released, reference, [4]), "one point drawn afresh")
 
     def test_candidates_by_stored_order(self, reference: DenseReleases, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Candidates in stored order instead of at random prefer keys with one kind of past, which is detected."""
+        """Choosing candidates in stored order instead of at random changes the distribution and is detected."""
         honest: Callable[..., np.ndarray] = step_round._candidates
 
         def first_ones(*given: object, rng: np.random.Generator) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Frequencies estimated from randomised response are unbiased, with the stated standard deviation."""
+"""Frequencies estimated from randomised response are unbiased and have the stated standard deviation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.stats import assert_consistent, mean_test
 
 
 def spread(k: int, epsilon: float, people: int, count: float) -> float:
-    """Return the standard deviation of an estimate from the probabilities of a true and of a false answer."""
+    """Return the exact standard deviation of an estimated frequency."""
     own = np.exp(epsilon) / (np.exp(epsilon) + k - 1)
     other = (1 - own) / (k - 1)
     return np.sqrt(count * own * (1 - own) + (people - count) * other * (1 - other)) / (own - other)
 
 
 def test_estimates_are_unbiased_with_the_stated_spread(monkeypatch):
-    """Over 1,000 surveys, estimates of each category are unbiased with the stated standard deviation."""
+    """Over 1,000 surveys, estimated frequencies are unbiased and have the stated standard deviation."""
     from sparsehist.dense import multiple_release
 
     seeds = iter(range(10**6))
@@ -37,7 +37,7 @@ def test_estimates_are_unbiased_with_the_stated_spread(monkeypatch):
 
 
 def test_processed_releases_are_refused():
-    """Frequencies of post-processed releases are refused."""
+    """Estimating frequencies from a post-processed release is refused."""
     vector = sh.MultipleRelease(sh.noise.RandomisedResponse(categories=3), [0, 1])
     with pytest.raises(InputError, match="post-processed"):
         frequencies(vector.release(1).process(sh.dense.clip_negative()))

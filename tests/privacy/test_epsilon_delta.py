@@ -88,7 +88,7 @@ def test_skellam_noise_adds_up_by_orders():
 
 
 def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
-    """Next to Gaussian noise, no other share of delta for Poisson noise lowers epsilon by 0.03 or more."""
+    """Poisson noise alone has its exact epsilon; with Gaussian noise, epsilon is near the best split of delta."""
     noise = path_cost("none", FIFTIETH, law="poisson")
     told = guarantee(noise, 1e-6)
     assert told == poisson.epsilon(1e-6, FIFTIETH)

@@ -27,7 +27,7 @@ from tests.workload.test_strategies import check_factorization
 @pytest.mark.parametrize("keys", [1, 8])
 @pytest.mark.parametrize("pure", [False, True])
 def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
-    """`choose` returns the best strategy in its table of strategies."""
+    """`choose` returns the strategy with the smallest error in the table of `compare`."""
     chosen, table = choose(workload, keys, pure=pure), compare(workload, keys, pure=pure)
     errors = {candidate.strategy: candidate.mean_squared_error for candidate in table}
     assert errors[chosen.name] == pytest.approx(min(errors.values()))
@@ -41,7 +41,7 @@ def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
 
 
 def test_the_choice_depends_on_the_cells_of_a_unit():
-    """For units of many cells the plain spectral strategy loses to the identity, and the choice beats both."""
+    """If a user has many cells, plain spectral noise is worse than noise on cells; the chosen strategy beats both."""
     table = {candidate.strategy: candidate.mean_squared_error for candidate in compare(Prefix(256), 80)}
     chosen = choose(Prefix(256), 80).name
     assert table["identity"] < table["spectral"] / 1.8
@@ -49,7 +49,7 @@ def test_the_choice_depends_on_the_cells_of_a_unit():
 
 
 def test_a_long_column_is_priced_on_a_shorter_one():
-    """The choice for ten million cells is fast, because it is made on a shorter column."""
+    """A strategy for ten million cells is chosen fast, because a shorter column is compared instead."""
     assert choose(Prefix(10**7), 1).name == "spectral"
     assert choose(Ranges(10**7), 1, pure=True).name == "haar"
     assert choose(Marginals((10**6, 10**6), up_to=1), 2, pure=True, integer=True).name == "direct"
@@ -68,7 +68,7 @@ def test_a_long_column_is_priced_on_a_shorter_one():
     ids=["marginals", "product and marginals", "a union in a union", "a part that asks nothing"],
 )
 def test_every_union_has_a_strategy(workload, pure, keys):
-    """Every union gets a strategy, even if its column norms are unknown or one part is zero."""
+    """Every union of workloads gets a strategy, even if one part is nested or zero."""
     chosen = choose(workload, keys, pure=pure)
     check_factorization(chosen)
     assert compare(workload, keys, pure=pure)[0].strategy == chosen.name
@@ -77,7 +77,7 @@ def test_every_union_has_a_strategy(workload, pure, keys):
 @pytest.mark.parametrize("workload", [Prefix(30), Marginals((3, 4), 1), Total(9)], ids=str)
 @pytest.mark.parametrize("keys", [1, 4])
 def test_integer_noise_gets_a_strategy_of_whole_numbers(workload, keys):
-    """Integer noise gets a strategy with whole weights, even if one with real weights has a smaller error."""
+    """With integer noise, only strategies with whole weights are compared and chosen."""
     chosen = choose(workload, keys, pure=True, integer=True)
     rows = chosen.apply(np.eye(workload.n_cells))
     assert (rows == np.rint(rows)).all()

@@ -1,4 +1,4 @@
-"""Marginals have exact sums, a text form, and noise with the stated law."""
+"""Tests of marginals: exact sums, a text form, and noise with the exact covariance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = [
 
 
 def drawn_cells(shape, n, *, seed, most=9):
-    """Return distinct nonzero cells of a domain of any size."""
+    """Return random distinct nonzero cells of a domain of any size."""
     rng = entropy.seeded(seed)
     drawn = np.unique(np.stack([rng.integers(0, size, n) for size in shape]), axis=1)
     return Cells(shape, tuple(drawn), rng.integers(1, most, drawn.shape[1]))
@@ -29,7 +29,7 @@ def drawn_cells(shape, n, *, seed, most=9):
 
 @pytest.mark.parametrize("workload", SMALL, ids=str)
 def test_answers_are_the_sums_over_all_other_columns(workload):
-    """Each row is the sum of the counts of the cells that its query describes."""
+    """Each answer of a marginal is the sum of the counts of the cells that its query describes."""
     cells = drawn_cells(workload.columns, 12, seed=1)
     dense, queries = cells.dense(), workload.queries()
     assert set(queries) == {f"column_{i}" for i in range(len(workload.columns))}
@@ -44,14 +44,14 @@ def test_answers_are_the_sums_over_all_other_columns(workload):
 
 
 def test_sums_beyond_float64_are_exact():
-    """Counts are added exactly, also if no float64 holds their sum."""
+    """Counts are added exactly, even if the sum is too large for an exact float64."""
     counts = np.array([2**61 + 1, 2**61 + 3, 1], np.int64)
     cells = Cells((2, 2), (np.array([0, 0, 1]), np.array([0, 1, 0])), counts)
     assert Marginals((2, 2), 1).answers(cells).tolist() == [2**62 + 4, 1, 2**61 + 2, 2**61 + 3]
 
 
 def test_a_domain_too_large_to_write_down_has_marginals():
-    """For 30 columns with 10^20 cells, all pairs of columns get right totals, and noise can be drawn."""
+    """Pairs of 30 columns have exact answers and noise, although the domain has about 10^20 cells."""
     workload = Marginals((5,) * 20 + (4,) * 10, 2)
     assert workload.n_cells == 10**20 and len(workload.marginals) == 435
     cells = drawn_cells(workload.columns, 1000, seed=3)
@@ -65,7 +65,7 @@ def test_a_domain_too_large_to_write_down_has_marginals():
 
 
 def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
-    """Noise L·Z has covariance L·Lᵀ, and marginals that share a column agree on its sums."""
+    """The noise of marginals has covariance L·Lᵀ, and marginals that share a column agree on its sums."""
     made = strategy_named("residual", Marginals((2, 3), up_to=2))
     L = made.noise_answers(np.eye(made.n_noise))
     draws = made.noise_answers(entropy.seeded(7).standard_normal((made.n_noise, 40_000)))
@@ -83,7 +83,7 @@ def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
 
 
 def test_names_and_sizes_are_filled_in():
-    """A series replaces names of columns by numbers and fills in the sizes, in products too."""
+    """A series replaces column names by numbers in marginals and fills in sizes, in products too."""
     names, sizes = ("country", "day", "device"), (5, 12, 3)
 
     def filled(*arguments, **named):

@@ -50,7 +50,7 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """A stand-in for a generator; a draw is its matrix of coefficients on all independent normals so far."""
+    """Replace a random generator by coefficients: each draw is its matrix on all independent normal numbers."""
 
     def __init__(self, draws):
         self.draws, self.drawn = draws, 0
@@ -75,7 +75,7 @@ def _answers(strategy, order, sensitivity):
 
 
 def _gap(strategy, answers, sensitivity):
-    """Return the largest deviation of a covariance from L·Lᵀ·Δ²/(2 max), relative to the largest entry."""
+    """Return the largest relative deviation of the covariance of answers over levels from the exact covariance."""
     L = strategy.noise_answers(np.eye(strategy.n_noise))
     law = L @ L.T * sensitivity**2 / 2
     pairs = [(one, other) for one in answers for other in answers]
@@ -85,14 +85,14 @@ def _gap(strategy, answers, sensitivity):
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
 def test_the_joint_law_over_levels_is_exact_in_any_order(strategy):
-    """The covariance of answers at two levels is L·Lᵀ·Δ²/(2·finer level), entry by entry, in all six orders."""
+    """The covariance of answers at two levels is exact, in all six orders of drawing three levels."""
     sensitivity = strategy.l2(2)
     for order in permutations(LEVELS):
         assert _gap(strategy, _answers(strategy, order, sensitivity), sensitivity) < 1e-11
 
 
 def test_a_wrong_path_has_another_covariance():
-    """The exact covariance detects an independently drawn level and a sensitivity that is 5 % off."""
+    """The covariance shows an independently drawn level and a sensitivity that is 5 % off."""
     strategy, sensitivity = STRATEGIES[0], 1.0
     assert _gap(strategy, _answers(strategy, LEVELS, 1.05 * sensitivity), sensitivity) > 0.05
     family, states, rng = Gaussian(), {}, Coefficients(3)
@@ -121,7 +121,7 @@ def _drawn(family, strategy, order, seed, *, draws=DRAWS, forget=False):
 
 
 class _Copies:
-    """Many independent copies of a strategy with concatenated states; the state is Z for every family."""
+    """Many independent copies of a strategy, with their noise states concatenated."""
 
     invertible = False
 
@@ -137,7 +137,7 @@ ORDER = (LEVELS[2], LEVELS[0], LEVELS[1])
 
 
 def test_draws_follow_the_joint_law():
-    """40,000 draws at three levels in scrambled order are jointly normal with the covariance of the algebra."""
+    """Answers at three levels are jointly normal with the exact covariance; wrong noise is detected."""
     strategy = strategy_named("spectral", Prefix(3))
     L = strategy.noise_answers(np.eye(3))
     finer = np.maximum.outer([float(level) for level in LEVELS], [float(level) for level in LEVELS])
@@ -150,7 +150,7 @@ def test_draws_follow_the_joint_law():
 
 @pytest.mark.parametrize("family", [Laplace(1.0), DiscreteLaplace(2)], ids=["laplace", "discrete_laplace"])
 def test_other_families_keep_their_noise(family):
-    """Laplace noise on a wavelet has the same joint law in scrambled order and coarsened step by step."""
+    """Laplace noise over levels in scrambled order has the joint distribution of noise drawn from fine to coarse."""
     strategy = strategy_named("haar", Prefix(2))
     state = next_state(family, strategy, {}, LEVELS[0], rng=seeded(1))
     assert state.shape == (2,) and state.dtype == (np.int64 if family.integer else np.float64)

@@ -1,4 +1,4 @@
-"""Invalid workloads, invalid strategies and pairs that do not fit are refused before anything is drawn."""
+"""Invalid workloads, invalid strategies and strategies that do not fit a workload are refused before any draw."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ STRATEGIES = [
 
 @pytest.mark.parametrize(("make", "message"), [*WORKLOADS, *STRATEGIES])
 def test_what_cannot_be_served_is_refused(make, message):
-    """An invalid workload or strategy is refused, and the error names a valid value."""
+    """An invalid workload or strategy is refused, and the error names what is allowed."""
     with pytest.raises(DeclarationError, match=message):
         make()

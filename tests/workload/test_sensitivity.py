@@ -47,7 +47,7 @@ SMALL: list[tuple[Workload, str]] = [
 
 
 def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
-    """Return the largest L2 and L1 norm of R·1_S over all sets of at most this many cells."""
+    """Return the largest L2 and L1 norm of R·1_S over all sets S of at most `keys` cells."""
     l2 = l1 = 0.0
     for size in range(1, keys + 1):
         sets = np.array(list(combinations(range(R.shape[1]), size)))
@@ -58,7 +58,7 @@ def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("workload", "name"), SMALL, ids=lambda part: str(part)[:30])
 def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) -> None:
-    """No set of cells exceeds the stated sensitivity, which is exact for one cell; 5 % less is detected."""
+    """No set of cells moves the measurements by more than the stated sensitivity, which is exact for one cell."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     for keys in range(1, workload.n_cells + 1):
@@ -70,7 +70,7 @@ def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) 
 
 
 def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
-    """Search for the largest norm of R·1_S by annealing, followed by steps to the best neighbour."""
+    """Return the largest norm of R·1_S that simulated annealing and local search find."""
     rng, n = seeded(seed), R.shape[1]
 
     def norm(moves: np.ndarray) -> np.ndarray:
@@ -129,7 +129,7 @@ LARGE: list[tuple[Workload, str, float]] = [
 def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
     workload: Workload, name: str, loosest: float, keys: int
 ) -> None:
-    """The worst sets found by annealing in larger domains stay below the stated bound, and come near it."""
+    """The worst sets of cells that annealing finds stay below the stated sensitivity, and come near it."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     found = annealed(R, keys, l1=False, seed=keys)
@@ -139,7 +139,7 @@ def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
 
 @pytest.mark.parametrize("n", [1, 2, 8, 16])
 def test_haar_is_priced_exactly(n: int) -> None:
-    """The sensitivity of the Haar strategy is exact on full trees: brute force over all sets agrees."""
+    """The sensitivity of the Haar strategy equals brute force over all sets of cells, on full trees."""
     strategy = strategy_named("haar", Ranges(n))
     sets = np.array(list(product((0.0, 1.0), repeat=n)))
     moves = sets @ strategy.apply(np.eye(n)).T
@@ -153,7 +153,7 @@ def test_haar_is_priced_exactly(n: int) -> None:
 @pytest.mark.parametrize(("blend", "window"), [(0, 0), (0.5, 3), (4, 8), (64, 15)])
 @pytest.mark.parametrize("n", [3, 30, 500])
 def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, window, n) -> None:  # type: ignore[no-untyped-def]
-    """Every row of the kernel K is positive and unimodal, as the bound by sliding windows requires."""
+    """Every row of the spectral kernel is positive and unimodal, as its sensitivity bound requires."""
     strategy = strategy_named(f"spectral(blend={blend}, window={min(window, n - 1)})", kind(n))
     i, kernel, table = np.arange(n), strategy.kernel, strategy._table
     K = table[np.abs(i[:, None] - i)] + kernel.sign * table[i[:, None] + i + kernel.shift]
@@ -174,7 +174,7 @@ def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, 
 @pytest.mark.parametrize("kind", [Prefix, Ranges])
 @pytest.mark.parametrize("keys", [2, 40, 300, 1000])
 def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignore[no-untyped-def]
-    """The bound for long columns is at most 4 % above the largest run of cells, also if ranks are grouped."""
+    """The spectral sensitivity bound of a long column is at most 4 % above the worst run of adjacent cells."""
     n = 1500
     strategy = strategy_named("spectral", kind(n))
     R = strategy.apply(np.eye(n))
@@ -185,7 +185,7 @@ def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignor
 
 @pytest.mark.parametrize("patterns", [2**12, 8])
 def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, patterns: int) -> None:  # type: ignore[no-untyped-def]
-    """Bounds by difference patterns hold for all sets of a small domain, for plain and centred columns."""
+    """The sensitivity bound of marginals holds for all sets of a small domain, with or without listing patterns."""
     monkeypatch.setattr("sparsehist.workload.sensitivity._MOST_PATTERNS", patterns)
     sizes, rng = (2, 3, 2), seeded(11)
     cells = np.array(np.unravel_index(np.arange(12), sizes))
@@ -204,7 +204,7 @@ def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, pa
 
 
 def test_many_columns_are_priced() -> None:
-    """With 30 columns, 20 cells cost far less than 20 times one cell, unless the strategy cannot separate them."""
+    """With 30 columns, a user with 20 cells has a sensitivity far below 20 times that of one cell."""
     made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
     assert np.sqrt(20.0) < made.l2(20) < 20
     assert ResidualBasis(Marginals((10**40, 3, 4), [[1], [2]])).l2(20) == pytest.approx(20.0)
@@ -214,7 +214,7 @@ def test_many_columns_are_priced() -> None:
     "workload", [Prefix(17), Ranges(17), Ranges(9, [(0, 8), (3, 5), (3, 5), (8, 8)]), Identity(5), Total(6), SIGNED]
 )
 def test_the_gram_matrix_is_that_of_the_rows(workload: Workload) -> None:
-    """The Gram matrix of ranges equals the product of the rows; large ones are refused."""
+    """The Gram matrix of a workload equals the product of its rows, and a Gram matrix too large is refused."""
     rows = workload.apply(np.eye(workload.n_cells))
     np.testing.assert_array_equal(gram_of(workload), rows.T @ rows)
     with pytest.raises(DeclarationError, match="1025 by 1025"):

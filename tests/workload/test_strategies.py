@@ -29,7 +29,7 @@ SIZES = (1, 2, 3, 5, 8, 9)
 
 
 def _served(name, n):
-    """Return the strategy for each workload of n cells that it can answer."""
+    """Yield the strategy of this name for each workload of n cells that it can answer."""
     rows = Matrix(seeded(n).integers(-1, 2, (4, n)) + 5 * np.eye(4, n))
     lists = (Ranges(n, [(0, 0), (n // 2, n - 1), (0, n - 1)]), Total(n), Identity(n), Union(Total(n), Identity(n)))
     for workload in (Prefix(n), Ranges(n), *lists, rows):
@@ -42,13 +42,13 @@ def _served(name, n):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", SIZES)
 def test_a_strategy_factors_its_workload(name, n):
-    """A strategy's factors multiply to the workload, and its variances and their mean are as stated."""
+    """The factors of a strategy multiply to its workload, and its stated variances are exact."""
     for strategy in _served(name, n):
         check_factorization(strategy)
 
 
 def check_factorization(strategy, tolerance=1e-9):
-    """Compare L·R with A, query by query, and the stated variances with those of L."""
+    """Check that L·R equals the workload, and that the stated variances are those of L."""
     workload, unit = strategy.workload, np.eye(strategy.n_noise)
     A, L, R = (
         workload.apply(np.eye(workload.n_cells)),
@@ -86,12 +86,12 @@ MADE_OF_OTHERS = [
 
 @pytest.mark.parametrize(("workload", "name"), MADE_OF_OTHERS, ids=lambda part: str(part)[:40])
 def test_strategies_of_several_columns_factor_their_workload(workload, name):
-    """Strategies factor products, unions, marginals, rank-deficient matrices and queries of very different size."""
+    """Strategies for products, unions and marginals multiply to their workload, with exact variances."""
     check_factorization(strategy_named(name, workload))
 
 
 def test_a_wrong_factorization_is_noticed():
-    """The comparison detects an inverse off by 1e-5 and a variance of another strategy."""
+    """The check of a factorization detects a small error in the inverse and a wrong variance."""
     strategy = strategy_named("spectral", Prefix(30))
     right = strategy.to_cells
     strategy.to_cells = lambda z: right(z) * (1 + 1e-5)
@@ -104,7 +104,7 @@ def test_a_wrong_factorization_is_noticed():
 
 @pytest.mark.parametrize("shares", range(3))
 def test_no_other_shares_of_a_union_are_better(shares):
-    """The weights of a union are the best for one cell per unit: random weights have a larger mean variance."""
+    """For one cell per unit, no random weights of a union have a smaller mean variance than the chosen weights."""
     workload, name = [case for case in MADE_OF_OTHERS if case[1].startswith("union")][shares]
     strategy = strategy_named(name, workload)
     assert strategy.l2(1) == pytest.approx(1.0)
@@ -144,13 +144,13 @@ def test_errors_are_the_published_ones(workload, strategy, ratio):
 
 @pytest.mark.parametrize("exponent", [8, 11, 13, slow(16), slow(20)])
 def test_the_spectral_strategy_is_within_its_targets(exponent):
-    """From n = 256 to 2**20, the error of prefix sums is within 5 % of the bound, and that of ranges within 2 %."""
+    """From 256 to 2**20 cells, spectral error is within 5 % of the bound for prefix sums and 2 % for ranges."""
     for workload, target in ((Prefix(2**exponent), 1.05), (Ranges(2**exponent), 1.02)):
         assert 1 <= strategy_named("spectral", workload).mean_variance() / lower_bound(workload) <= target
 
 
 def test_no_random_strategy_is_better_than_the_optimum():
-    """Neither small changes of the optimum for one cell nor random strategies have a smaller error."""
+    """For one cell per unit, neither perturbed nor random strategies have a smaller error than the optimum."""
     rng, gram = seeded(1), gram_of(Ranges(6))
     bound, best = one_cell_optimum(gram)[1], strategy_named("optimised", Ranges(6)).apply(np.eye(6))
     for size in (0.01, 0.1, 1.0, 10.0):
@@ -161,7 +161,7 @@ def test_no_random_strategy_is_better_than_the_optimum():
 
 @pytest.mark.parametrize(("workload", "max_keys"), [(Prefix(64), 5), (Prefix(64), 20), (Ranges(32), 5)])
 def test_several_cells_are_served_better_by_a_mixture(workload, max_keys):
-    """For units of several cells, the chosen mixture beats both the optimum for one cell and noise on every cell."""
+    """For units of several cells, the chosen strategy beats both the one-cell optimum and noise on every cell."""
 
     def error(made):
         return made.mean_variance() * made.l2(max_keys) ** 2

@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
+from sparsehist.declaration import Declaration
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.spent import CELLS, Spending
+from sparsehist.ledger.spent import CELLS, Account, Spending, measure_path
 from sparsehist.privacy import gaussian
 from sparsehist.release import cell_round
 from sparsehist.store import State
@@ -164,6 +165,24 @@ def test_a_charged_cap_is_not_raised(store):
     with pytest.raises(BudgetExceededError, match="charged the series 'mixed' its cap"):
         store.series("mixed").raise_cap("0.7", reason="more")
     store.series("pure").raise_cap("0.7", reason="more")
+
+
+def test_a_second_path_of_a_series_without_a_cap_is_not_free(store):
+    """On a route that charges whole series, the level of the first release bounds the sum over all paths."""
+    store.set_budget(epsilon=3, delta=1e-6, route="renyi")
+    a_series(store, noise="laplace").release("a", level="0.1", threshold=500)
+    with store.hold() as state:
+        ledger = Ledger.of(state)
+    with pytest.raises(BudgetExceededError, match="without a cap, of which the first release"):
+        ledger.check(Spending(*ledger.accounts, Fraction(1, 20), measure_path("price")))
+
+
+def test_the_largest_level_of_a_path_leaves_room_for_the_other_paths():
+    """The cap, less the finest levels of the other paths, is the largest level of a path."""
+    capped = Ledger().with_series(Account("1", Declaration(name="visits", unit="user", max_keys=1, cap=1)))
+    assert capped.with_release(Spending("1", Fraction(1, 4), measure_path("price"))).largest_level("1") == Fraction(
+        3, 4
+    )
 
 
 def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):

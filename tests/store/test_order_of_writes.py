@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import StoreDamagedError, StoreError
-from sparsehist.store import NewRound, PathRecord, create_store, open_state, state
+from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
+from sparsehist.store import NewRound, PathRecord, adopt, backup, create_store, open_state, state
 from sparsehist.store.database import Database
-from sparsehist.store.witnesses import read_mark
+from sparsehist.store.witnesses import listed_in_ledger, publish, read_mark
 from tests.store.example import Model, add_series, make_store
 
 
@@ -82,6 +82,28 @@ def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls)
     assert names[1:] == ["sparsehist-ledger.json", "r.parquet"]
     assert calls.index(("fsync", tmp_path / "t.generation")) < calls.index(("name", out / "sparsehist-ledger.json"))
     check_order(calls, out / "r.parquet")
+
+
+def test_a_backup_is_on_the_disk_and_is_no_second_store(tmp_path, calls):
+    """All parts of a backup are synchronised before its rename; it is not adopted beside the original."""
+    path, copy = make_store(tmp_path / "s"), tmp_path / "copy"
+    calls.clear()
+    backup(path, copy)
+    synchronised = {place.name for call, place in calls[: calls.index(("name", copy))] if call == "fsync"}
+    assert {place.name for place in copy.rglob("*")} <= synchronised
+    with pytest.raises(StoreRolledBackError, match="still exists"):
+        adopt(copy, home_is_gone=True)
+
+
+def test_a_public_ledger_lists_one_release_per_generation(tmp_path):
+    """A release is listed once; another release of its generation, or other rows, are refused."""
+    entry = {"store": "s", "generation": 1, "round": "a", "digest": "0"}
+    publish(tmp_path, entry)
+    publish(tmp_path, entry)
+    for other in ({"round": "b"}, {"digest": "1"}):
+        with pytest.raises(StoreRolledBackError):
+            publish(tmp_path, entry | other)
+    assert listed_in_ledger(tmp_path, "s")["releases"] == [{"generation": 1, "round": "a", "digest": "0"}]
 
 
 @pytest.mark.parametrize("forgotten", ["directory", "content", "order"])

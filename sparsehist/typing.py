@@ -20,7 +20,6 @@ else:
 
 AnyArray: TypeAlias = "NDArray[Any]"
 BoolArray: TypeAlias = "NDArray[np.bool_]"
-ByteArray: TypeAlias = "NDArray[np.uint8]"
 FloatArray: TypeAlias = "NDArray[np.float64]"
 IndexArray: TypeAlias = "NDArray[np.intp]"
 IntArray: TypeAlias = "NDArray[np.int64]"

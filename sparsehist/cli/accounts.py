@@ -10,7 +10,7 @@ from rich.markup import escape
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, parameters_table, rows_table
-from sparsehist.cli.options import DEFAULT, SeriesName, StorePath, Using, given
+from sparsehist.cli.options import DEFAULT, SeriesName, StorePath, Using, arguments
 from sparsehist.declaration.declaration import UNCHECKED_SOURCE, Declaration
 from sparsehist.errors import DeclarationError
 from sparsehist.ledger.ledger import Ledger
@@ -24,9 +24,9 @@ from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.store.private_files import PUBLIC, write_file
 
 _ABOUT_LEDGER = """\
-A path costs its finest level; paths and series of a population add up, and populations too unless they
-are disjoint. epsilon holds at delta {delta:g} for what did happen; what holds in advance is the limit.
-remaining: of a path the largest level it may be released at, else what another path may take."""
+A path costs its finest level; costs add over the paths and series of a population, and over populations
+that are not disjoint. epsilon holds at delta {delta:g} for the releases so far; a limit holds in advance.
+remaining: for a path, the largest level that it may still be released at; else what another path may spend."""
 
 
 def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
@@ -78,14 +78,14 @@ def ledger(
       sparsehist ledger logs.sparsehist --events
 
     Args:
-        delta: At which epsilon is shown.
-        series: Only this series and its population.
-        events: Also show who did or asked for what, when, refusals included.
+        delta: Delta at which epsilon is shown.
+        series: Show only this series and its population.
+        events: Also show who did what and when, refusals included.
     """
     with using.home(store).hold() as state:
         rows = ledger_rows(Ledger.of(state), delta, series=series)
         happened = state.events() if events else []
-    shown: list[Any] = ["nothing: the store has no series, or none of these"]
+    shown: list[Any] = ["the store has no series, or no series of this name"]
     if rows:
         shown = [rows_table(for_people(rows)), _ABOUT_LEDGER.format(delta=delta)]
     warnings = [(row["series"] or row["population"] or row["scope"], row["warning"]) for row in rows]
@@ -116,8 +116,8 @@ def limit(
 ) -> Answer:
     r"""Set the budget of a population, raise a cap, or declare populations disjoint.
 
-    Releases beyond a budget are refused before anything is drawn (exit code 3),
-    however levels are chosen by looking at earlier releases. A limit set before the
+    Releases beyond a budget are refused before anything is drawn (exit code 3), even
+    if levels are chosen after looking at earlier releases. A limit set before the
     first release holds ex ante; one set, raised or changed later holds ex post, and
     the ledger says so. Nothing can check that populations are disjoint.
 
@@ -129,21 +129,21 @@ def limit(
       sparsehist limit logs.sparsehist --disjoint north --disjoint south --reason 'by country'
 
     Args:
-        population: The people that a budget is for.
+        population: The people whose costs the budget limits.
         rho: Budget: limit on the sum in zCDP, exact.
-        epsilon: Budget, instead: limit on epsilon at --delta.
+        epsilon: Budget instead of --rho: limit on epsilon at --delta.
         delta: With --epsilon: its delta, 0 for pure DP. With --rho: the delta that open domains may spend.
         route: How noise is charged: gaussian (exact; the default beside a delta), pure (Laplace), renyi, poisson.
-        open_share: Share of --delta for open domains; half where there is one, else 0.
-        series: Instead: raise the cap of this series, to --cap.
-        cap: With --series: the new cap, exact; above the one in force.
-        disjoint: Instead: declare that nobody is in two of these populations; give it twice or more.
-        reason: Why; one line, kept in the ledger for good. Needed for all but the first budget.
+        open_share: Share of --delta for open domains; half if the population has one, else 0.
+        series: Instead of a budget: raise the cap of this series to --cap.
+        cap: With --series: the new cap, exact; above the current cap.
+        disjoint: Instead of a budget: declare that nobody is in two of these populations; give it at least twice.
+        reason: One line that the ledger keeps for good. Required, except for the first budget.
     """
-    budget = given(rho=rho, epsilon=epsilon, delta=delta, route=route, open_share=open_share)
+    budget = arguments(rho=rho, epsilon=epsilon, delta=delta, route=route, open_share=open_share)
     if [bool(budget), series is not None, disjoint is not None].count(True) != 1 or (series is None) != (cap is None):
         raise DeclarationError(
-            "give a budget (--rho, or --epsilon and --delta), or --series and --cap, or --disjoint twice or more"
+            "give a budget (--rho, or --epsilon and --delta), or --series and --cap, or --disjoint at least twice"
         )
     home, data = using.home(store), {"store": str(store)}
     if series is not None:
@@ -154,30 +154,30 @@ def limit(
         declare_disjoint(home, disjoint, reason=reason or "")
         shown = f"the populations {', '.join(disjoint)} are disjoint: their costs are not added"
         return Answer(data | {"disjoint": disjoint, "status": "declared"}, [shown])
-    said = set_budget(home, population=population, reason=reason, **budget)
-    shown = f"the budget of population {population} is {escape(said)}"
-    return Answer(data | {"population": population, "said": said, "status": "set"}, [shown])
+    text = set_budget(home, population=population, reason=reason, **budget)
+    shown = f"the budget of population {population} is {escape(text)}"
+    return Answer(data | {"population": population, "budget": text, "status": "set"}, [shown])
 
 
 def report(store: StorePath, /, *, out: Path, delta: float = 1e-6, using: Using = DEFAULT) -> Answer:
     """Write a report that a privacy officer can read and sign: one HTML page.
 
-    What was promised to whom, what remains, every release with its error and its
-    largest keys, from public parameters and published rows. Needs sparsehist[plots].
+    It shows what was promised to whom, what remains, and every release with its error
+    and largest keys, from public parameters and published rows. Needs sparsehist[plots].
 
     For example:
       sparsehist report logs.sparsehist --out report.html
 
     Args:
-        out: The page, a .html file; outside the store.
-        delta: At which epsilon is shown.
+        out: The page to write: a .html file outside the store.
+        delta: Delta at which epsilon is shown.
     """
     from sparsehist.release.release_files import check_target
 
     check_target("--out", out, store, (".html",))
     write_file(out, using.store(store).report(delta=delta).encode(), durable=False, mode=PUBLIC)
-    said = f"{escape(str(out))}: public parameters and published rows only"
-    return Answer({"store": str(store), "out": str(out)}, [said])
+    shown = f"{escape(str(out))}: public parameters and published rows only"
+    return Answer({"store": str(store), "out": str(out)}, [shown])
 
 
 def backup(
@@ -186,8 +186,8 @@ def backup(
     """Copy a store, consistently and durably.
 
     The copy is as secret as the store. It is refused until it is adopted in place
-    of a lost store, and always once the store has released something after it:
-    two stores would draw two noises for one level.
+    of a lost store, and for good once the store has released anything after the
+    copy: two stores would draw different noise for one level.
 
     For example:
       sparsehist backup logs.sparsehist /backups/logs.sparsehist
@@ -203,14 +203,14 @@ def backup(
 def adopt(store: StorePath, /, *, home_is_gone: bool = False, using: Using = DEFAULT) -> Answer:
     """Accept a copied or restored store in place of one that is gone for good.
 
-    Refused while the original is still where it was, and if anything was released
-    from it since the copy was made, as far as that can be known.
+    It is refused while the original still exists at its path, or if a witness shows
+    that something was released after the copy was made.
 
     For example:
       sparsehist adopt logs.sparsehist --home-is-gone
 
     Args:
-        home_is_gone: You vouch that the original is gone for good, that no other copy of it is used, and that nothing
+        home_is_gone: Confirm that the original is gone for good, that no other copy of it is used, and that nothing
             was released after this copy was made.
     """
     sh.adopt(using.home(store).path, home_is_gone=home_is_gone, wait=using.wait)
@@ -222,16 +222,16 @@ def drop(
 ) -> Answer:
     """Erase a series: its keys, counts and noise.
 
-    This cannot be undone. A periodic series itself can be dropped while it holds
-    no period and none was released. What the series has cost stays in the
-    ledger, and what was published stays published.
+    This cannot be undone. A periodic series can be dropped while it has no period
+    and no period was ever released. What the series has cost stays in the ledger,
+    and what was published stays published.
 
     For example:
       sparsehist drop logs.sparsehist --series queries --yes
 
     Args:
-        yes: You mean it.
-        reason: Why; one line, kept in the ledger for good.
+        yes: Confirm that the series is to be erased.
+        reason: One line that the ledger keeps for good.
     """
     with using.home(store).hold() as state:
         warning = Ledger.of(state).ended_by_dropping(series)

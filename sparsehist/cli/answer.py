@@ -21,7 +21,7 @@ from sparsehist.errors import printable
 
 MISSING = "—"
 _PIPED_WIDTH = 10_000
-"""Columns of a pipe: tables keep their natural width."""
+"""Width in a pipe, where tables keep their natural width."""
 _LONGEST_CELL = 400  # characters
 _PARAMETER = re.compile(r"""(?<!-type )(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(?!{)(?:(["'])(.*?)\2|([^\s"',;:)]*))""")
 
@@ -32,7 +32,7 @@ class Answer:
 
     data: Mapping[str, Any]  # the object that --json prints
     shown: Sequence[Any]  # lines of rich markup and tables, printed without --json
-    exit_code: int = 0  # nonzero if the answer itself is a refusal
+    exit_code: int = 0  # nonzero if the command refuses something
     complaint: str = ""  # printed on stderr after `shown`
 
 
@@ -55,15 +55,15 @@ def print_error(message: str) -> None:
 
 
 def in_options(message: str) -> str:
-    """Replace names of Python parameters in a message by options of the command line.
+    """Replace the names of Python parameters in a message by options of the command line.
 
     Example:
         >>> in_options("if_exists='reuse' gives it; set max_keys=; level 3")
         '--if-exists reuse gives it; set --max-keys; level 3'
     """
 
-    def option(found: re.Match[str]) -> str:
-        name, value = found[1].replace("_", "-"), shlex.quote(found[3]) if found[2] else found[4]
+    def option(match: re.Match[str]) -> str:
+        name, value = match[1].replace("_", "-"), shlex.quote(match[3]) if match[2] else match[4]
         return f"--{name}" if value in ("", "True") else f"--{name} {value}"
 
     return _PARAMETER.sub(option, message)

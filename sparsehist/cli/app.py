@@ -16,8 +16,8 @@ _EPILOGUE = """\
 --json, anywhere on the line, prints one JSON object instead of text.
 Exit codes: 0 done or already done, 2 bad input or a full disk, 3 refused by a
 budget or cap, 4 store in use, 5 the series exists but declaration, query or
-source differ; 1 internal error, 130 interrupted, 141 the reader of the output
-has gone."""
+source differ; 1 internal error, 130 interrupted, 141 the pipe for the output
+was closed."""
 
 app = App(
     name="sparsehist",
@@ -35,11 +35,11 @@ app = App(
 _COMMANDS = (
     ("making:create", "Count a log into a new series, or declare one whose logs are appended."),
     ("making:append", "Append the log of a step or a period."),
-    ("making:finish", "Let nothing more be appended, and erase who counted."),
-    ("releasing:release", "Release a series at a level, or write a release again."),
+    ("making:finish", "End a running or periodic series: refuse more logs, and erase who counted."),
+    ("releasing:release", "Release a series at a level, or write an existing release."),
     ("making:check", "Report what create would refuse, leave out or cut; or check a store's files."),
     ("making:choose", "Choose max_keys privately, at a small price."),
-    ("releasing:plan", "Show what releases would do, before any of them is made."),
+    ("releasing:plan", "Show what releases would publish and cost, without making any."),
     ("accounts:show", "Show the series of a store and their releases."),
     ("accounts:ledger", "Show what has been spent, under which limits, and what remains."),
     ("accounts:limit", "Set a budget, raise a cap, or declare populations disjoint."),

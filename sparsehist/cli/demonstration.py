@@ -17,7 +17,7 @@ from sparsehist.privacy import level_text
 from sparsehist.store.statements import shipped
 
 RELEASES = (("public", "0.01"), ("partner", "0.5"), ("internal", "0.1"))
-"""Name and level in the order they are made: coarse, fine, then between."""
+"""Name and level of each release in order: coarse, fine, then between."""
 _DOMAIN = "strings(max_bytes=32, alphabet='printable_ascii')"
 
 
@@ -51,7 +51,7 @@ def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> A
     table = counts.pivot("release", index="url", values="noisy_count")
     table = table.sort(pl.coalesce(each.name for each in reversed(ordered)), descending=True)
     rows = titles.join(table, on="url", maintain_order="right")
-    # The largest keys, then some that only finer releases publish.
+    # Show the largest keys, then some that only finer releases publish.
     finer = (rows.filter(pl.col("public").is_null()), rows.filter(pl.col("internal").is_null()))
     rows = pl.concat([rows.head(6), *(some.head(3) for some in finer)])
     parameters = [

@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
             answer = app(words)
         except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - its text may quote the log
             answer = _explained(problem)
-        if not isinstance(answer, Answer):  # help or version, which are printed
+        if not isinstance(answer, Answer):  # cyclopts has printed help or version
             return 0
         print_answer(answer, as_json=as_json)
         sys.stdout.flush()
@@ -43,13 +43,13 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(problem, SystemExit | BrokenPipeError):
             return PIPE_CLOSED
-        print_error(f"the output cannot be written: {os.strerror(problem.errno or 0)}. What the command did is kept")
+        print_error(f"the output cannot be written: {os.strerror(problem.errno or 0)}. Changes by the command remain")
         return INTERNAL
     return answer.exit_code
 
 
 def _explained(problem: BaseException) -> Answer:
-    """Return the answer to a failure; an unexpected error is shown by type and place, without its text."""
+    """Return the answer to a failure; of an unexpected error, show type, file and line, but not its text."""
     kind, exit_code, message = "UsageError", BAD_INPUT, str(problem)
     if isinstance(problem, KeyboardInterrupt):
         kind, exit_code, message = "Interrupted", INTERRUPTED, "interrupted; what was committed stays"

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, in_options, parameters_table, rows_table
-from sparsehist.cli.options import DEFAULT, READ, ReadingOptions, SeriesName, StorePath, Using, given, options_of
+from sparsehist.cli.options import DEFAULT, READ, ReadingOptions, SeriesName, StorePath, Using, arguments, options_of
 from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.ledger.ledger import Ledger
@@ -57,16 +57,16 @@ def create(
     Args:
         if_exists: If the series exists: refuse, or keep it if declaration and log are the same; exits with 5 if not.
     """
-    asked = given(declared)
-    appended = "steps" in asked or "every" in asked
+    options = arguments(declared)
+    appended = "steps" in options or "every" in options
     if appended and reading != READ:
-        raise DeclarationError("with --steps or --every, give --input and how to read it to append")
-    name, opened, existed = asked["name"], using.store(store), False
+        raise DeclarationError("with --steps or --every, pass --input and the other reading options to append")
+    name, opened, existed = options["name"], using.store(store), False
     if if_exists == "reuse" and store.exists():
         with opened.hold() as state:
             existed = state.series(name) is not None or name in Ledger.of(state).limits.periods
     log = None if appended else reading.files()
-    declaration = sh.create(opened, log, **asked, if_exists=if_exists, counting=reading.counting()).declaration
+    declaration = sh.create(opened, log, **options, if_exists=if_exists, counting=reading.counting()).declaration
     status = "reused" if existed else "created"
     data = {"store": str(store), "series": name, "status": status, "declaration": declaration.as_json()}
     shown: list[Any] = [
@@ -89,11 +89,11 @@ def append(
     reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
-    """Append the log of the next step to a running series, or that of a period, all or nothing.
+    """Append the log of the next step or of a period to a series, all or nothing.
 
     The same log again changes nothing and succeeds; another log for this step or
-    period is refused. Of a running series, and where a unit counts in some periods
-    only, the store keeps who counted, as secret as the log, until finish erases it.
+    period is refused. For a running series, and if units count in some periods only,
+    the store keeps who counted, as secret as the log, until finish erases it.
 
     For example:
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
@@ -104,17 +104,16 @@ def append(
     """
     if (step is None) == (period is None):
         raise DeclarationError("append takes --step for a running series, or --period for a periodic one")
-    growing, asked = _growing(using.store(store), series), given(step=step, period=period)
+    growing, position = _growing(using.store(store), series), arguments(step=step, period=period)
     before = growing.appended()
-    growing.append(reading.files(), **asked, counting=reading.counting())
+    growing.append(reading.files(), **position, counting=reading.counting())
     status = "appended" if growing.appended() != before else "repeated"
-    (what,) = (f"{name} {value} to {series}" for name, value in asked.items())
-    data = {"store": str(store), "series": series, "status": status, **asked}
-    return Answer(data, [f"{status} {what}; nothing is published by that"])
+    data = {"store": str(store), "series": series, "status": status, **position}
+    return Answer(data, [f"{status} {step or period} to {series}; this publishes nothing"])
 
 
 def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using: Using = DEFAULT) -> Answer:
-    """Let nothing more be appended to a running or periodic series, and erase who counted; releases go on.
+    """End a running or periodic series: refuse more logs, and erase who counted; releases remain possible.
 
     This cannot be undone.
 
@@ -122,13 +121,13 @@ def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using:
       sparsehist finish logs.sparsehist --series daily --yes
 
     Args:
-        yes: You mean it.
+        yes: Confirm that the series is to be finished.
     """
     ending = _growing(using.store(store), series)
     if not yes:
         raise DeclarationError(f"finishing {series} cannot be undone: give --yes to confirm")
     ending.finish()
-    shown = [f"finished {series}: nothing more can be appended, and nothing says who counted"]
+    shown = [f"finished {series}: nothing more can be appended, and the store no longer knows who counted"]
     return Answer({"store": str(store), "series": series, "status": "finished"}, shown)
 
 
@@ -136,7 +135,7 @@ def _growing(store: sh.Store, name: str) -> Any:
     """Return a running or periodic series."""
     series = store.series(name)
     if isinstance(series, Series):
-        raise DeclarationError(f"{name} was counted once: only a running or periodic series takes more")
+        raise DeclarationError(f"{name} was counted once: only running and periodic series take further logs")
     return series
 
 
@@ -151,9 +150,9 @@ def check(
 ) -> Answer:
     r"""Show the owner of a log what `create` would refuse, leave out or cut.
 
-    Rows without unit or key, keys outside the domain, units above the bound.
-    Nothing is written. Exits with 2 if `create` would refuse the log. The numbers
-    are not private. With --store, it compares a store's files with their digests.
+    It counts rows without unit or key, keys outside the domain and units above the
+    bound, and writes nothing. It exits with 2 if `create` would refuse the log. The
+    numbers are not private. With --store, it compares files with their digests.
 
     For example:
       sparsehist check 'log/*.parquet' --unit user_id --key query \
@@ -169,12 +168,12 @@ def check(
             state.verify()
         intact = f"{escape(str(store))} is intact: no file was changed"
         return Answer({"store": str(store), "status": "intact"}, [intact])
-    asked = given(declared)
-    if len({"unit", "key", "domain", "max_keys"} & asked.keys()) < 4:
+    options = arguments(declared)
+    if len({"unit", "key", "domain", "max_keys"} & options.keys()) < 4:
         raise DeclarationError(
             "to check a log, give its files, --unit, --key, --domain and --max-keys; to check a store, --store"
         )
-    rules = sh.check_log(reading.files(log or ()), key_types=reading.types(), counting=reading.counting(), **asked)
+    rules = sh.check_log(reading.files(log or ()), key_types=reading.types(), counting=reading.counting(), **options)
     rows = [row | {"outcome": in_options(row["outcome"])} for row in rules.to_dicts()]
     refused = any(row["outcome"].startswith("refused") for row in rows)
     verdict = "[bold red]`create` would refuse this log[/]" if refused else "`create` would take this log"
@@ -197,9 +196,9 @@ def max_keys(
 ) -> Answer:
     r"""Choose --max-keys and --bounding for a log, privately and at a small price.
 
-    Two small releases, whose cost adds to that of later ones, show the largest
-    keys and how many keys units have: enough to compare what each bound would cut
-    with its noise. Asked again, it costs nothing.
+    Two small releases show the largest keys and how many keys units have, which
+    compares what each bound would cut with its noise. Their cost adds to the cost
+    of later releases; the same choice again costs nothing.
 
     For example:
       sparsehist choose max-keys logs.sparsehist --input 'log/*.parquet' \
@@ -207,14 +206,14 @@ def max_keys(
           --level 0.01 --release-level 0.1
 
     Args:
-        name: Its series are called NAME_keys and NAME_profile.
+        name: Prefix of its series, NAME_keys and NAME_profile.
         largest_keys: Minimise the error over this many of the largest keys.
-        level: The price, exact.
+        level: Level that the choice spends, exact.
         release_level: Level of the later release.
     """
     choice = sh.choose_max_keys(
         using.store(store), reading.files(), name=name, largest_keys=largest_keys, level=level,
-        release_level=release_level, counting=reading.counting(), **given(declared),
+        release_level=release_level, counting=reading.counting(), **arguments(declared),
     )  # fmt: skip
     data = {
         "max_keys": choice.max_keys, "bounding": choice.bounding, "level": choice.level,
@@ -246,9 +245,9 @@ def keys(
 ) -> Answer:
     r"""Find keys that nobody can list, privately, and write them as a catalogue.
 
-    Rounds of weighted counts over an open domain. The catalogue is public: declare
-    it as the domain of a series. Asked again with the same name, the store gives
-    the same keys at no cost.
+    The keys come from rounds of weighted counts over an open domain. The catalogue is
+    public: declare it as the domain of a series. The same name again gives the same
+    keys at no cost.
 
     For example:
       sparsehist choose keys logs.sparsehist --input 'log/*.parquet' \
@@ -256,24 +255,24 @@ def keys(
           --out queries.parquet
 
     Args:
-        most_keys: Keys of a unit that may count at all; a public number.
+        most_keys: Largest number of keys of a unit that may count; public.
         level: rho of zCDP, spent by all rounds together; exact.
-        delta: Probability that a key which one unit alone has is found.
+        delta: Probability of finding a key that only one unit has.
         key: Column of the key.
         out: Catalogue to write: a .parquet file.
         rounds: From 1 to 8; the last round takes most of level and delta.
         kind: Type of the keys.
-        name: Its series are called NAME_1, NAME_2, …
+        name: Prefix of its series, NAME_1, NAME_2, …
     """
     checked_output("--out", out, (".parquet",))
-    found = sh.discover_keys(
+    catalogue = sh.discover_keys(
         using.store(store), reading.files(), key=key, most_keys=most_keys, level=level, delta=delta,
-        rounds=rounds, kind=kind, name=name, counting=reading.counting(), **given(declared),
+        rounds=rounds, kind=kind, name=name, counting=reading.counting(), **arguments(declared),
     )  # fmt: skip
-    found.write_parquet(out)
-    data = {"keys": found.size, "out": str(out), "level": level, "delta": delta}
+    catalogue.write_parquet(out)
+    data = {"keys": catalogue.size, "out": str(out), "level": level, "delta": delta}
     shown = [
-        f"{found.size:,} keys found and written to {escape(str(out))}; level {level} is spent.",
+        f"{catalogue.size:,} keys found and written to {escape(str(out))}; level {level} is spent.",
         f"As a domain: {escape(f'catalogue(file={str(out)!r})')}",
     ]
     return Answer(data, shown)

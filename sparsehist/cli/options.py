@@ -25,7 +25,7 @@ class StoreOptions:
     """Settings of calls to a store.
 
     Args:
-        who: Who asks, for the ledger; the user of the operating system by default.
+        who: Name for the events of the ledger; the user of the operating system by default.
         wait: Seconds to wait for a store in use before giving up.
     """
 
@@ -33,13 +33,13 @@ class StoreOptions:
     wait: float = 0.0
 
     def home(self, path: Path) -> Home:
-        """Return the location of the store; refuse a store in memory, which would end with the command."""
+        """Return the location of the store; refuse a store in memory, which would vanish after the command."""
         if str(path) == MEMORY:
-            raise DeclarationError("a store in memory would end with the command: pass a directory")
+            raise DeclarationError("a store in memory would vanish after the command: pass a directory")
         return Home(path, wait=self.wait, who=self.who)
 
     def store(self, path: Path) -> sh.Store:
-        """Return the store, which `create` makes if there is none."""
+        """Return the store at a path; `create` makes it if there is none."""
         return sh.Store(self.home(path).path, wait=self.wait, who=self.who)
 
 
@@ -66,12 +66,12 @@ class LevelOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PublishedOptions:
-    """What a release publishes, and from which count on.
+    """Options that determine what a release publishes.
 
     Args:
         threshold: Publish cells whose noisy count is above this many units.
-        false_keys: Instead of --threshold: published empty keys to expect; 0.01 when neither is given.
-        open_delta: In an open domain, instead of a threshold: the delta to use; by default half of what remains.
+        false_keys: Instead of --threshold: expected number of published empty keys; 0.01 by default.
+        open_delta: Instead of --threshold in an open domain: delta to spend; half of what remains by default.
         measures: Publish sums for the keys of this table: a level for all measures, or by name, price=0.5,events=1/3.
         step: For a running series: count units up to this step.
     """
@@ -93,7 +93,7 @@ class ReadingOptions:
         delimiter: Separator of the fields of CSV files; by default a comma, or a tab in .tsv files.
         hive: Column in the names of folders, as in day=2024-01-31/a.parquet; may be repeated.
         memory_limit: Memory for counting, such as 4GB; further rows are written to disk.
-        threads: At most this many; all cores by default.
+        threads: At most this many threads; as many as cores by default.
     """
 
     input: list[str] | None = None
@@ -123,26 +123,26 @@ READ = ReadingOptions()
 
 
 def options_of(name: str, only: str = "", needed: str | None = None, record: type = Declaration) -> type:
-    """Make a dataclass whose fields are options of a series; cyclopts flattens it into those of a command.
+    """Make a dataclass whose fields are options of a series; cyclopts adds them to the options of a command.
 
-    By default it includes all parameters but those about reading files, and those without a default are required.
+    By default it has all parameters except the one for reading files, and parameters without a default are required.
     """
     options: list[tuple[str, Any, Any]] = []
-    for word, about in parameters(record).items():
-        if about.option is not None and (word in only.split() if only else word != "key_types"):
-            required = about.default is MISSING if needed is None else word in needed.split()
-            default = about.default if isinstance(about.default, str) else None
-            option = Parameter(name="--measure" if word == "measures" else None, help=about.help)
-            hint: Any = about.option if required or default is not None else about.option | None
+    for word, parameter in parameters(record).items():
+        if parameter.option is not None and (word in only.split() if only else word != "key_types"):
+            required = parameter.default is MISSING if needed is None else word in needed.split()
+            default = parameter.default if isinstance(parameter.default, str) else None
+            option = Parameter(name="--measure" if word == "measures" else None, help=parameter.help)
+            hint: Any = parameter.option if required or default is not None else parameter.option | None
             options.append((word, Annotated[hint, option], field() if required else field(default=default)))
     return make_dataclass(name, options, frozen=True, kw_only=True, namespace={"__module__": __name__})
 
 
-def given(*records: Any, **asked: Any) -> dict[str, Any]:
+def arguments(*records: Any, **others: Any) -> dict[str, Any]:
     """Return the options that the user passed, as arguments of the Python interface."""
     options = {name: value for record in records if record is not None for name, value in vars(record).items()}
-    passed = {name: value for name, value in (options | asked).items() if value is not None}
-    if isinstance(passed.get("unit"), list):  # several columns, given one by one or joined by commas
+    passed = {name: value for name, value in (options | others).items() if value is not None}
+    if isinstance(passed.get("unit"), list):  # several columns, one by one or joined by commas
         passed["unit"] = tuple(name for word in passed["unit"] for name in word.split(","))
     if str(passed.get("step", "")).isdecimal():
         passed["step"] = int(passed["step"])

@@ -21,7 +21,7 @@ from sparsehist.cli.options import (
     SeriesName,
     StorePath,
     Using,
-    given,
+    arguments,
     options_of,
 )
 from sparsehist.errors import DeclarationError, InputError, StoreError
@@ -39,16 +39,16 @@ _SHORT = {
 }
 _ABOUT_LEVELS = """\
 [bold]By level[/], in units. 50, 95, 99 %: the true count from which a key is published with that probability.
-adds: to what the population has spent; epsilon: of all its releases then, at delta 1e-6 (— if that is too small)."""
+adds: cost added to the population; epsilon: of all its releases then, at delta 1e-6 (— if that is too small)."""
 _ABOUT_COUNTS = "[bold]By true count[/]: the probability of being published, and the mean relative error if it is."
 _ABOUT_STRATEGIES = """\
 Nothing was released. std: root of the mean variance of a query, in units.
-ratio: of this variance to the least of any factorization, at one key per unit."""
+ratio: this variance over the least of any factorization, at one key per unit."""
 _Planned = options_of("Planned", "domain max_keys noise bounding", needed="")
 Workload = Annotated[
     str | None,
     Parameter(
-        help="Release sums instead of cells: prefix(), ranges(), \"ranges(keys=[('2024-01-01', '2024-01-31')])\", "
+        help="Release sums over keys: prefix(), ranges(), \"ranges(keys=[('2024-01-01', '2024-01-31')])\", "
         "identity(), total(), marginals(k=2), \"marginals([['country'], ['country', 'day']])\", kronecker(…, …), "
         "union(…, …)."
     ),
@@ -69,12 +69,11 @@ def release(
     head: Annotated[int, Parameter(validator=Number(gte=0, lte=MOST_ROWS))] = 0,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Release a series at a level, or write out again a release that was made.
+    r"""Release a series at a level, or write an existing release.
 
-    All releases of a series together cost what the finest of them costs, in
-    whatever order they are made. With --workload, sums over the keys are
-    released: each workload is a noise path of its own, whose cost adds to that
-    of the cells.
+    All releases of a series together cost what the finest of them costs, in any
+    order. With --workload, sums over the keys are released: each workload is a
+    noise path of its own, and its cost adds to the cost of the cells.
 
     For example:
       sparsehist release logs.sparsehist --series queries --name public \
@@ -83,15 +82,15 @@ def release(
           --workload 'ranges()' --epsilon 1 --delta 1e-6 --out by_hour.parquet
 
     Args:
-        name: Name of the release: a-z, 0-9 and _. A name means the same numbers for ever; asking again costs nothing.
-        strategy: With --workload: how it is answered; by default the one of least mean error.
+        name: Name of the release: a-z, 0-9 and _. The same name always gives the same numbers, at no further cost.
+        strategy: With --workload: strategy that answers it; by default the one with the least mean error.
         out: File to write: .parquet, .json or .arrow with metadata, or .csv.
         head: Also print this many of the largest rows.
     """
     if out is not None:  # before anything is drawn
         check_target("--out", out, store)
-    asked = given(at, published, workload=workload, strategy=strategy)
-    released = any_kind.release(using.home(store), series, None, name, target=out, **asked)
+    options = arguments(at, published, workload=workload, strategy=strategy)
+    released = any_kind.release(using.home(store), series, None, name, target=out, **options)
     where = "committed to the store; pass --out to write a file, now or later"
     if out is not None:
         try:
@@ -128,13 +127,13 @@ def plan(
     workload: Workload = None,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Show what releases would do, before any of them is made.
+    r"""Show what releases would publish and cost, without making any.
 
-    For each candidate level: the standard deviation of the noise, the threshold,
-    the false keys to expect, the true count from which a key is published with 50,
-    95 and 99 % probability, and the cost; and for true counts the probability of
-    being published and the mean relative error. With --workload, strategies are
-    compared. Nothing is drawn and nothing is spent; the log is not read.
+    For each candidate level, it shows the standard deviation of the noise, the
+    threshold, the expected false keys, the true counts that are published with 50,
+    95 and 99 % probability, and the cost; for true counts, the probability of being
+    published and the mean relative error. With --workload, it compares strategies.
+    Nothing is drawn and nothing is spent; the log is not read.
 
     For example:
       sparsehist plan --domain 'strings(max_bytes=32)' --max-keys 20 --level 0.01
@@ -142,19 +141,19 @@ def plan(
       sparsehist plan logs.sparsehist --series visits --workload 'ranges()'
 
     Args:
-        store: Directory of the store, with --series; else give --domain and --max-keys of a series to come.
+        store: Directory of the store, with --series; without it, give --domain and --max-keys of a new series.
         level: Candidate level, exact; repeat it. 0.001, 0.01, 0.1 and 1 by default.
-        epsilon: Instead: candidate epsilon at --delta; repeat it.
+        epsilon: Instead of --level: candidate epsilon at --delta; repeat it.
         delta: Delta that belongs to --epsilon.
-        series: Plan for a series, after what was released from it.
-        count: True count to show the error at; repeat it. 10 to 10000 by default.
-        shows: Instead of levels: the least one that shows a key of this many units with probability 0.95.
+        series: Plan further releases of this series.
+        count: True count for which the error is shown; repeat it. 10 to 10000 by default.
+        shows: Instead of levels: plan the least level that shows a key of this many units with probability 0.95.
     """
     if epsilon and delta is None:
         raise DeclarationError("--epsilon needs --delta, such as 1e-6 (0 with Laplace noise)")
     levels = [*(level or ()), *(sh.EpsilonDelta(each, delta or 0) for each in epsilon or ())] or None
-    asked = given(published, counts=count, shows=shows, workload=workload)
-    alone = given(declared)
+    options = arguments(published, counts=count, shows=shows, workload=workload)
+    alone = arguments(declared)
     enough = {"domain", "max_keys"} <= alone.keys() if series is None else not alone
     if (store is None) != (series is None) or not enough:
         raise DeclarationError("give a store and --series, or neither of them but --domain and --max-keys")
@@ -163,9 +162,9 @@ def plan(
         rows = planned.plan_workload(workload, levels).to_dicts()
         starred = [{**row, "chosen": "*" if row["chosen"] else ""} for row in rows]
         return Answer({"plan": rows}, [_ABOUT_STRATEGIES, rows_table(starred)])
-    if wrong := asked.keys() - inspect.signature(planned.plan).parameters.keys():
+    if wrong := options.keys() - inspect.signature(planned.plan).parameters.keys():
         raise DeclarationError(f"{min(wrong)}= has no meaning here: leave it out")
-    plan = planned.plan(**given(levels=levels), **asked, **alone)
+    plan = planned.plan(**arguments(levels=levels), **options, **alone)
     data = {"noise": plan.noise, "levels": plan.levels.to_dicts(), "counts": plan.counts.to_dicts()}
     return Answer(data, [*_shown(plan)])
 
@@ -183,7 +182,7 @@ def _shown(plan: sh.Plan) -> Iterator[Any]:
 
 
 def levels_for_people(levels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the levels of a plan under names that fit a terminal; costs are shown with their currency."""
+    """Return the levels of a plan under names that fit a terminal, and costs with their currency."""
     shown = []
     for row in levels:
         adds = row["adds"] if row["currency"] == "none" else f"{row['currency']} {row['adds']}"

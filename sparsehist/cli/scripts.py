@@ -13,14 +13,14 @@ from rich.markup import escape
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, print_answer, print_error, rows_table
-from sparsehist.cli.options import DEFAULT, Using, given
+from sparsehist.cli.options import DEFAULT, Using, arguments
 from sparsehist.cli.releasing import MOST_ROWS, levels_for_people
 from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError
 from sparsehist.ledger.table import for_people
 from sparsehist.sqlfront.parameters import parameters_from
 from sparsehist.sqlfront.results import Outcome, failed
 from sparsehist.sqlfront.script import pieces
-from sparsehist.sqlfront.session import Session, asked_for, run_script
+from sparsehist.sqlfront.session import Session, named_parameters, run_script
 
 Rows = Annotated[
     int, Parameter(validator=Number(gte=1, lte=MOST_ROWS), help="Print at most this many rows of a result.")
@@ -41,10 +41,10 @@ def run(
 ) -> Answer:
     """Run a script of SQL.
 
-    CREATE SERIES, RELEASE and others work on the store, all else goes to DuckDB; a
-    release is the table series.release. The whole script is checked first. It stops
-    at the first error; what was committed stays. Values of --param are numbers,
-    true, false, null or 'text' as in SQL; everything else is text.
+    CREATE SERIES, RELEASE and others work on the store, other statements on DuckDB;
+    a release is the table series.release. The whole script is checked first. It
+    stops at the first error; what was committed stays. Values of --param are
+    numbers, true, false, null or 'text' as in SQL; everything else is text.
 
     For example:
       sparsehist run script.sql --store logs.sparsehist --param level=0.01
@@ -54,17 +54,15 @@ def run(
         store: Directory of the store; CREATE SERIES makes it if there is none.
         param: name=value for $name in the script; may be repeated.
         table: name=source: a table read from files or from URLs of s3, gs, az or https; may be repeated.
-        keep_going: Leave out statements that are wrong or fail; run the others.
-        dry_run: Run nothing: show each statement and what it would spend.
+        keep_going: Run the other statements if one is wrong or fails.
+        dry_run: Run nothing; show what each statement would spend.
     """
     text, parameters = _read(script), parameters_from(param or ())
-    for name in parameters.keys() - asked_for(text, parameters):
+    for name in parameters.keys() - named_parameters(text, parameters):
         raise DeclarationError(f"the script does not name the parameter ${name}")
     pairs = [word.partition("=") for word in table or ()]
     if not all(name.isidentifier() and source for name, _, source in pairs):
-        raise DeclarationError(
-            "--table is a name, = and where it is read from, as in --table log=s3://lake/log/*.parquet"
-        )
+        raise DeclarationError("--table is a name, = and a file or URL, as in --table log=s3://lake/log/*.parquet")
     tables = {name: source for name, _, source in pairs}
     home = None if store is None else using.home(store)
     with Session(home, parameters=parameters, tables=tables, rows=rows) as session:
@@ -92,10 +90,10 @@ def sql(
     Args:
         store: Directory of the store; CREATE SERIES makes it if there is none.
         analyst: Instead of a store: a directory of published Parquet files and their ledger, read-only.
-        memory_limit: With --analyst: of the queries, such as 4GB.
+        memory_limit: With --analyst: memory for queries, such as 4GB.
         time_limit: With --analyst: seconds that a query may take.
     """
-    limits = given(memory_limit=memory_limit, time_limit=time_limit)
+    limits = arguments(memory_limit=memory_limit, time_limit=time_limit)
     if store is None and analyst is not None:
         with sh.open_analyst(analyst, **limits) as reading:
             return _converse(lambda text: described(_read_only(reading, text, rows)))
@@ -175,8 +173,8 @@ def _error(problem: SparsehistError) -> dict[str, str]:
 
 def _as_data(outcome: Outcome) -> dict[str, Any]:
     data: dict[str, Any] = {"number": outcome.number, "line": outcome.line, "kind": outcome.kind}
-    if outcome.said:
-        data["said"] = outcome.said
+    if outcome.message:
+        data["message"] = outcome.message
     if outcome.release is not None:
         status = "repeated" if outcome.release.repeated else "released"
         data |= {"status": status, "rows": len(outcome.release), "metadata": outcome.release.metadata}
@@ -188,8 +186,8 @@ def _as_data(outcome: Outcome) -> dict[str, Any]:
 
 
 def _as_shown(outcome: Outcome) -> Iterator[Any]:
-    if outcome.said:
-        yield escape(f"line {outcome.line}: {outcome.said}")
+    if outcome.message:
+        yield escape(f"line {outcome.line}: {outcome.message}")
     if outcome.frame is None or outcome.release is not None:
         return
     rows = outcome.frame.head(MOST_ROWS).to_dicts()

@@ -112,7 +112,7 @@ class Codes:
         return (slots + 1) & (self._slots.size - 1)
 
     def _look_up(self, hashes: WordArray, codes: Codes32) -> IndexArray:
-        """Fill `codes` for hashes, adding codes for new hashes; return the rows of the new hashes, by code."""
+        """Write the code of each hash into `codes`, adding codes for new hashes; return the rows of these by code."""
         slots = self._home(hashes)
         # Without a range check, `take` needs half the time. A free slot gives the largest possible code.
         np.subtract(np.take(self._slots, slots, mode="clip"), np.uint32(1), out=codes)

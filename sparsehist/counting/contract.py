@@ -30,7 +30,7 @@ class Query:
 
     Attributes:
         sql: One SELECT statement, as docs/sql.md describes.
-        tables: Tables that it reads, by name: frames, Arrow tables, relations, paths, `Files`. `sql` may name files
+        tables: Tables that it reads, by name: frames, Arrow tables, relations, paths, `Files`. `sql` may name files.
         public: Tables without data of any unit; a file named in `sql` is public if its path is given here.
         parameters: Values for $name.
         unverified: Do not check that the query keeps units apart; ledger, metadata and report show this.
@@ -220,8 +220,12 @@ class CountRequest:
             self.progress(phase)
 
 
+def names_of(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return one name, several or none as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names or ())
+
+
 def request_of(*, unit: str | Sequence[str] | None, key: str | Sequence[str], **declared: Any) -> CountRequest:
     """Make a request from the values of a declaration; without `weights`, up to `max_keys` keys of a unit count 1."""
-    units, keys = ((names,) if isinstance(names, str) else tuple(names or ()) for names in (unit, key))
     declared["weights"] = declared.get("weights") or [(1, declared["max_keys"])]
-    return CountRequest(unit=units, key=keys, **declared)
+    return CountRequest(unit=names_of(unit), key=names_of(key), **declared)

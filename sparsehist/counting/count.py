@@ -18,7 +18,7 @@ from sparsehist.counting.sources import open_log
 from sparsehist.errors import DataError, DeclarationError
 
 EMPTY = "the log is empty: it has no valid rows"
-# A larger bound than any unit reaches.
+# No unit has more keys than this.
 _UNBOUNDED = 2**62
 
 

@@ -82,7 +82,7 @@ def count(log: Log, request: CountRequest) -> pl.DataFrame:
 
 
 def kept_pairs(log: Log, request: CountRequest) -> UnitPairs:
-    """Return the pairs that count."""
+    """Return the (unit, key) pairs that are counted after bounding."""
     read = WordLog(log, request)
     parts = list(read.pairs())
     distinct, codes = np.unique(np.concatenate([part.cells for part in parts]), return_inverse=True)

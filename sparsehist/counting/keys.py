@@ -75,7 +75,7 @@ def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
         outside = [at for at, (column, part) in parts if not _cells(column.alias("key_0").to_frame(), part)[1].all()]
         usable[present] = inside
         cells = cells.filter(pl.Series(inside))
-    # Canonical columns are not converted; then all keys have different cells.
+    # Columns in canonical dtypes are not converted, so distinct keys have different cells.
     unchanged = cells.height == keys.height and (cells.schema == keys.schema or not has_duplicates(cells))
     return PlacedKeys(present, usable, cells, missing, outside, unchanged)
 
@@ -115,7 +115,4 @@ def _parsed(column: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 def has_duplicates(keys: pl.DataFrame) -> bool:
     """Return whether a key occurs twice."""
-    if keys.width == 1 and keys.dtypes[0].is_integer():
-        ordered = np.sort(keys.to_series().to_numpy())  # needs less memory than hashes
-        return bool((ordered[1:] == ordered[:-1]).any())
-    return bool(keys.is_duplicated().any())
+    return keys.n_unique() < keys.height

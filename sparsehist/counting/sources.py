@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from sparsehist.counting.contract import ClosedQuery, Files, Query
+from sparsehist.counting.contract import ClosedQuery, Files, Query, names_of
 from sparsehist.counting.files import open_files
 from sparsehist.counting.log import QUERY_LABEL, Log, engine_errors
 from sparsehist.errors import DataError, DeclarationError, SparsehistError, present, raise_alone
@@ -110,7 +110,6 @@ def checked_query(
     from sparsehist.guarantee.closed import close  # imports DuckDB, which files do not need
     from sparsehist.guarantee.statement import Source, folded
 
-    units, keys = ((names,) if isinstance(names, str) else tuple(names) for names in (unit, key))
     named = {
         folded(name): Source(name, public=public, opens=partial(_named_table, name, table), origin=table)
         for public, tables in ((False, query.tables), (True, query.public))
@@ -121,7 +120,7 @@ def checked_query(
         source = lookup(path) if lookup is not None else None
         return named.get(".".join(path)) if source is None else source
 
-    world = close(query, source_of, units, keys)
+    world = close(query, source_of, names_of(unit), names_of(key))
     return ClosedQuery(query.sql, query.tables, query.public, query.parameters, query.unverified, world)
 
 

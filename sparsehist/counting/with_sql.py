@@ -16,7 +16,7 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sqlglot import exp
 
-from sparsehist.counting.contract import SALT_BYTES, Counts
+from sparsehist.counting.contract import SALT_BYTES, Counts, names_of
 from sparsehist.counting.measured import steps_sql, sum_names
 from sparsehist.counting.sources import open_log
 from sparsehist.counting.tuples import part_of_tuple
@@ -96,7 +96,7 @@ DIALECTS: dict[str, dict[str, str]] = {
         "written": "cast({x} as string)",
         "double": "cast({x} as double)",
         "real": "cast({x} as float)",
-        "text": "cast(cast(cast({x} as string) as binary) as string)",  # which has no collation
+        "text": "cast(cast(cast({x} as string) as binary) as string)",  # without a collation
         "micros": "unix_micros({x})",
         "hash64": f"cast(conv({_MD5_HEX}, 16, 10) as decimal(20, 0))",
         "nul": "char(0)",
@@ -208,8 +208,7 @@ def counting_sql(
     if dialect not in DIALECTS:
         raise DeclarationError(f"dialect must be one of {', '.join(map(repr, DIALECTS))}, not {shown(dialect)}")
     domain = domain_of(domain)
-    parts = (unit,) if isinstance(unit, str) else tuple(unit)
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    parts, keys = names_of(unit), names_of(key)
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
     declared = Declaration(name="log", unit=parts, key=keys, max_keys=max_keys, domain=domain)
     if len(salt) != SALT_BYTES:

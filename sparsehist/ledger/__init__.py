@@ -1,1 +1,1 @@
-"""The ledger: costs as a frozen value, their limits, and their table."""
+"""The ledger: costs as a frozen value, the limits on them, and the table of both."""

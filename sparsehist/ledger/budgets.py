@@ -1,11 +1,11 @@
 """The limits on the costs of a store, read from its events: caps of series, budgets of populations, disjointness.
 
 A budget fixes its route when it is set, and splits delta into a share for noise and a share for open domains (the
-probability that a key of one unit alone is ever published). Unused delta cannot be moved: doing so after seeing
+probability that a key which only one unit has is ever published). Unused delta cannot be moved: doing so after seeing
 results nearly doubles it. On the pure route all of delta is for open domains.
 
-A limit is ex ante if it was declared before the first release, and since then was not raised and its route and split
-were not changed: only then did it bound the cost in advance. Any other limit holds ex post.
+A limit is ex ante if it was declared before the first release and was not raised since, with the same route and
+split: only then did it bound the cost in advance. Any other limit holds ex post.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Split:
 class Budget:
     """A limit on a population, in rho or in epsilon: a filter with a fixed route.
 
-    `delta` belongs to epsilon, or is what open domains may spend in addition to rho. `noise` is the filter of noise.
+    `delta` belongs to epsilon; beside rho, it is what open domains may spend. `noise` is the filter for noise.
     """
 
     rho: Fraction | None
@@ -55,7 +55,7 @@ class Budget:
     split: Split
 
     def __str__(self) -> str:
-        """Return it in words: "rho 2", "epsilon 4 at delta 0.000001, route gaussian"."""
+        """Return the budget in words: "rho 2", "epsilon 4 at delta 0.000001, route gaussian"."""
         if self.epsilon is None:
             beside = f" and delta {level_text(self.delta)}" if self.delta else ""
             return f"rho {level_text(self.rho or _NOTHING)}{beside}"
@@ -64,7 +64,7 @@ class Budget:
         return f"epsilon {level_text(self.epsilon)}{at}, route {self.noise.route}{order}"
 
     def describe(self) -> str:
-        """Return it in words, with the limit of the route and the split of delta."""
+        """Return the budget in words, with the limit of its route and the split of delta."""
         named = {"noise": self.split.noise, "open domains": self.split.open}
         shown = [f"{float(value):.4g} for {name}" for name, value in named.items() if value]
         of_delta = f"delta {', '.join(shown)}" if shown else ""
@@ -80,7 +80,7 @@ class Budget:
         return dict(json.loads(json.dumps(asdict(self), default=level_text)))
 
     def is_within(self, other: Budget) -> bool:
-        """Return whether the other budget has the same route and allows every release that this one allows."""
+        """Return whether another budget has the same route and allows every release that this one allows."""
         same_route = (self.noise.route, self.noise.order) == (other.noise.route, other.noise.order)
         ours, theirs = (
             (each.noise.limit, each.noise.delta, each.split.noise, each.split.open, each.epsilon or _NOTHING)
@@ -91,7 +91,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limit:
-    """The current cap or budget, and whether it is ex ante or ex post; None without a limit or a release."""
+    """The current cap or budget, if any, and whether it is ex ante or ex post (None before the first release)."""
 
     now: Any
     standing: str | None
@@ -114,8 +114,8 @@ def budget(
     if rho is not None:
         if route not in (None, RHO_ROUTE) or open_share is not None:
             raise DeclarationError(
-                "a budget in rho has a route of its own, and its delta is for open domains; give route= and "
-                "open_share= with epsilon= and delta= only"
+                "a budget in rho has its own route, and its delta is for open domains: give route= and "
+                "open_share= only with epsilon= and delta="
             )
         total, exact = _probability("delta", delta or 0), as_level(rho, "rho")
         return Budget(exact, None, total, Filter(RHO_ROUTE, exact), Split(_NOTHING, total))
@@ -130,7 +130,7 @@ def budget(
 
 
 def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None = None) -> Budget:
-    """Return the budget of an (epsilon, delta), on a route, or of a rho."""
+    """Return the budget for an (epsilon, delta), on a route, or for a rho."""
     read = level_or_goal(goal)
     if isinstance(read, EpsilonDelta):
         return budget(epsilon=read.epsilon, delta=read.delta, route=route, opens=opens)
@@ -160,17 +160,17 @@ class Limits:
     Attributes:
         budgets: By population, the history of its budget, each with its generation.
         disjoint: Sets of populations that were declared disjoint.
-        periods: Rule of each periodic series, by the population of its name.
+        periods: Rule of each periodic series, by its name, which is also the name of its population.
         declarations: Declaration of each periodic series, as JSON.
-        finished: Populations to which no period is added any more.
+        finished: Periodic series to which no period can be added.
     """
 
     def __init__(
         self, events: Sequence[Mapping[str, Any]] = (), *, budgets: Mapping[str, Budget] | None = None
     ) -> None:
-        """Read the events of `State.events`; `budgets` by population are added to them."""
+        """Read the events of `State.events`, and add budgets by population."""
         self._caps: dict[str, list[tuple[int, Fraction]]] = {}
-        self.budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
+        self.budgets = {population: [(0, first)] for population, first in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
         self.periods: dict[str, Every] = {}
         self.declarations: dict[str, Mapping[str, Any]] = {}
@@ -222,7 +222,7 @@ def _limit(history: Sequence[tuple[int, Any]], first_release: int, is_within: An
 
 
 def budget_from(details: Mapping[str, Any]) -> Budget:
-    """Return the budget of the details of an event (`Budget.as_json`)."""
+    """Return the budget from the details of an event (`Budget.as_json`)."""
 
     def exact(texts: Mapping[str, Any]) -> dict[str, Any]:
         return {name: Fraction(v) if isinstance(v, str) and name != "route" else v for name, v in texts.items()}
@@ -234,11 +234,10 @@ def budget_from(details: Mapping[str, Any]) -> Budget:
 def ways_to_charge(family: str, law: str) -> str:
     could = routes_for(law)
     if not could:
-        return f"{family} noise; no route can, as its guarantee does not compose"
+        return f"{family} noise; no route can, because its guarantee does not compose"
     return f"{family} noise; {' or '.join(f'route={route!r}' for route in could)} could"
 
 
-def beginning(population: str, budget: Budget | None, words: str = "the budget of population") -> str:
-    """Return the first words of a refusal: the budget of a population."""
-    is_ = "is " if words.startswith("the") else ""
-    return f"{words} {population!r} {is_}{budget}"
+def beginning(population: str, budget: Budget | None) -> str:
+    """Return words of a refusal that state the budget of a population."""
+    return f"the budget of population {population!r} is {budget}"

@@ -1,9 +1,9 @@
 """The digest of a release: SHA-256 of its names, types, rows and metadata, not of the bytes of a file.
 
-So another program may compress or rewrite the file. The digested bytes begin with a line of JSON, with sorted keys
-and without spaces: `metadata`, `columns` (name and type of each) and `rows`. Then follow, for each column, one byte
-per row (0 for null, else 1) and the values: numbers little-endian, with 0 for nulls; texts as their lengths in bytes
-(i64), then their UTF-8.
+Another program may therefore compress or rewrite the file. The digested bytes begin with a line of JSON, with sorted
+keys and without spaces: `metadata`, `columns` (name and type of each) and `rows`. Then follow, for each column, one
+byte per row (0 for null, else 1) and the values: numbers little-endian, with 0 for nulls; texts as their lengths in
+bytes (i64), then their UTF-8.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def content_digest(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str:
         line = json.dumps(head, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
         digest = hashlib.sha256(line.encode())
     except (TypeError, UnicodeEncodeError):
-        raise_alone(InputError("the metadata of this release contain values that JSON cannot hold"))
+        raise_alone(InputError("the metadata of this release contain values that JSON cannot represent"))
     for column in frame:
         digest.update(column.is_not_null().cast(pl.UInt8).to_numpy().data)
         if column.dtype in _TEXTS:

@@ -1,8 +1,8 @@
 """The costs of a store as a frozen value, for releases, plans, dry runs and tables.
 
-`Ledger.check` decides whether a release may be made, by public parameters only; `Ledger.with_release` returns the
+`Ledger.check` decides by public parameters alone whether a release is allowed; `Ledger.with_release` returns the
 ledger after it. A cap bounds the sum over the noise paths of a series. A budget bounds the charges of a population on
-its route (`sparsehist.privacy.filters`), including dropped series, since what was published stays published.
+its route (`sparsehist.privacy.filters`), including dropped series, because their releases stay published.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -33,7 +32,7 @@ from sparsehist.privacy.filters import Filter
 from sparsehist.store import State
 
 _NOTHING = Fraction(0)
-_ANOTHER = "another"  # id of a series that does not exist yet
+_ANOTHER = "another"  # stands for the id of a series that does not exist yet
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ class Ledger:
         for row in state.ledger():
             series_id, dropped, path = (row.pop(name) for name in ("series_id", "dropped", "path"))
             declaration = row.pop("declaration")
-            known = accounts.get(series_id) or Account(series_id, Declaration.from_json(declaration), {}, dropped)
-            accounts[series_id] = replace(known, paths={**known.paths, path: Spent(**row)})
+            account = accounts.get(series_id) or Account(series_id, Declaration.from_json(declaration), {}, dropped)
+            accounts[series_id] = replace(account, paths={**account.paths, path: Spent(**row)})
         return cls(accounts, Limits(state.events(limits=True)))
 
     def with_series(self, account: Account) -> Ledger:
@@ -66,15 +65,11 @@ class Ledger:
     def with_event(self, **event: Any) -> Ledger:
         return replace(self, limits=self.limits.with_event(**event))
 
-    def with_dropped(self, series_id: str, when: datetime) -> Ledger:
-        """Return the ledger after a series was dropped: its costs stay, and it still counts as a period."""
-        return self.with_series(replace(self.accounts[series_id], dropped=when))
-
     def with_release(self, release: Spending, *beside: Spending) -> Ledger:
         """Return the ledger after a release and the charges beside it."""
-        # Charges depend on the order of first releases; this one comes last.
-        known = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
-        generation = 1 + max(known, default=0)
+        # Charges depend on the order of first releases; this release comes last.
+        first = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
+        generation = 1 + max(first, default=0)
         after = self.with_series(self.accounts[release.series_id].with_release(release, generation))
         return after.with_release(*beside) if beside else after
 
@@ -105,7 +100,7 @@ class Ledger:
     # Limits
 
     def check(self, release: Spending, *beside: Spending) -> None:
-        """Refuse a release, and then the charges beside it, beyond the series' cap or the population's budget."""
+        """Refuse a release, or a charge beside it, beyond the cap of its series or the budget of its population."""
         account = self.accounts[release.series_id]
         budget = self.budget_of(account.population)
         if release.level > account.on(release.path).finest:
@@ -118,7 +113,7 @@ class Ledger:
             self.with_release(release).check(*beside)
 
     def check_series(self, declared: Declaration) -> None:
-        """Refuse a series whose noise the population's budget cannot charge, or whose name or period is in use."""
+        """Refuse a series if the population's budget cannot charge its noise, or if its name or period is in use."""
         population = declared.population
         if declared.period is not None:
             self._check_period(declared.name, population)
@@ -164,22 +159,22 @@ class Ledger:
             )
 
     def largest_level(self, series_id: str, path: PathName = CELLS) -> Fraction | None:
-        """Return the largest level that limits allow a path now, rounded down to 12 digits; delta is not considered.
+        """Return the largest level that the limits allow a path, rounded down to 12 digits; delta is not considered.
 
         None if there is no limit; 0 if no level is allowed. Released levels remain allowed.
         """
         account = self.accounts[series_id]
         cap, budget = self.cap(series_id).now, self.budget_of(account.population)
-        rooms = [] if cap is None else [shortened(cap - account.finest(path))]
+        bounds = [] if cap is None else [shortened(cap - account.finest(path))]
         if budget is not None:
-            rooms.append(self._largest_charged(budget, account, path))
-        if not rooms:
+            bounds.append(self._largest_charged(budget, account, path))
+        if not bounds:
             return None
-        room = min(rooms)
-        return max(room if room >= account.least_level(path) else _NOTHING, account.on(path).finest)
+        largest = min(bounds)
+        return max(largest if largest >= account.least_level(path) else _NOTHING, account.on(path).finest)
 
     def largest_equal_cap(self, declared: Declaration, times: int) -> Fraction | None:
-        """Return the largest cap, rounded down to 12 digits, that this many more such series may each have.
+        """Return the largest cap that each of `times` more series may have, rounded down to 12 digits.
 
         None if there is no limit; 0 if no cap is allowed.
         """
@@ -204,13 +199,13 @@ class Ledger:
         if budget is None:
             return None
         accounts = self.of_population(declared.population)
-        own = next((one for one in accounts if one.name == declared.name and one.dropped is None), None)
-        without = Account(_ANOTHER, declared) if own is None else own
-        spent = self.delta_open(declared.population, without.series_id) + without.delta_open
+        accounts = [one for one in accounts if one.name == declared.name and one.dropped is None]
+        account = accounts[0] if accounts else Account(_ANOTHER, declared)
+        spent = self.delta_open(declared.population, account.series_id) + account.delta_open
         return max(float(budget.split.open - spent), 0.0)
 
     def check_name(self, name: str) -> None:
-        """Refuse a name that a periodic series or one of its periods has or could get."""
+        """Refuse a name that belongs to a periodic series, or that one of its periods has or could get."""
         for log, rule in self.limits.periods.items():
             if name == log or rule.names(log, name):
                 what = "a periodic series" if name == log else f"a {rule.period} of the periodic series {log!r}"
@@ -221,13 +216,13 @@ class Ledger:
             raise RefusedError(f"{population!r} is finished: nothing more can be added; releases are still possible")
         if any(account.name == name and account.releases for account in self.of_population(population)):
             raise RefusedError(
-                f"{name!r} was released and dropped: counting it again would charge its units twice for one period"
+                f"{name!r} was released and dropped: counting it again would charge units twice for one period"
             )
 
     # Costs to one unit
 
     def cost_of(self, accounts: Iterable[Account]) -> Cost:
-        """Return the cost of series to one unit; if a unit counts in some periods only, of the costliest."""
+        """Return the cost of series to one unit; if a unit counts in some periods only, the costliest ones count."""
         others, in_periods = list[Cost](), dict[str, list[Account]]()
         for account in accounts:
             if account.population in self.limits.periods:
@@ -244,7 +239,7 @@ class Ledger:
     def periods_left(self, population: str) -> int:
         """Return how many more periods can be released at the level of the last one; delta is not considered.
 
-        Appended periods without a release are included. If nothing was released, all periods.
+        Appended periods without a release are included. If nothing was released, return the number of all periods.
         """
         rule, budget = self.limits.periods[population], self.budget_of(population)
         accounts = self.of_population(population)
@@ -269,16 +264,16 @@ class Ledger:
         return self._together(population, {one.series_id: one.delta_open for one in accounts}, without)
 
     def _together(self, population: str, each: Mapping[str, Fraction], without: str | None) -> Fraction:
-        """Add up numbers by series; of periodic series, only the costliest periods in which one unit can count.
+        """Add up charges by series; of a periodic series, only the costliest periods in which one unit can count.
 
-        A unit is taken to count in the series `without`, which is left out of the sum.
+        The series `without` is left out of the sum, but is one of the periods in which the unit counts.
         """
         others = [value for series_id, value in each.items() if series_id != without]
         rule = self.limits.periods.get(population)
         if rule is None:
             return sum(others, _NOTHING)
-        known = {account.series_id for account in self.of_population(population)} | ({without} if without else set())
-        most = rule.protected(len(known))
+        ids = {account.series_id for account in self.of_population(population)} | ({without} if without else set())
+        most = rule.protected(len(ids))
         if most is not None and without is not None:
             most -= 1
         return sum(sorted(others, reverse=True)[:most], _NOTHING)
@@ -300,7 +295,7 @@ class Ledger:
         return sum((charges.charge(account.law_on(path), finest, keys) for path, finest in paths.items()), _NOTHING)
 
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
-        """Return the remaining sum of a filter for a series, and the number of series charged before it."""
+        """Return what remains of a filter for a series, and the number of series charged before it."""
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]
         earlier = order.index(account.series_id) if account.series_id in order else len(order)
@@ -360,8 +355,7 @@ class Ledger:
         apart = account.series_id if population in self.limits.periods else None
         left = amount_text(charges.limit - self.charged(charges, population, apart))
         raise BudgetExceededError(
-            f"{what}, {beginning(population, budget, 'budget of population')}, remaining "
-            f"{charges.route} {left}; {self._advice(release)}"
+            f"{what}, {beginning(population, budget)}, remaining {charges.route} {left}; {self._advice(release)}"
         )
 
     def _check_delta(self, budget: Budget, release: Spending, population: str) -> None:
@@ -372,7 +366,7 @@ class Ledger:
         more, remaining = after - before, max(limit - before, _NOTHING)
         raise BudgetExceededError(
             f"requested delta {float(more):.6g} more of open domains, "
-            f"{beginning(population, budget, 'budget of population')}, remaining {float(remaining):.6g} of "
+            f"{beginning(population, budget)}, remaining {float(remaining):.6g} of "
             f"{float(limit):.6g}, difference {float(more - remaining):.6g}; a release that asks for no more delta is "
             "allowed at any level: pass delta=, or raise threshold=; nothing was spent"
         )
@@ -384,12 +378,12 @@ class Ledger:
 
 
 def _costliest(accounts: Iterable[Account], most: int | None) -> Cost:
-    """Return an upper bound on the cost of any `most` of the series: each number of the sum is maximal."""
+    """Return an upper bound on the cost of any `most` of the series; each of its numbers is maximal."""
     accounts = list(accounts)
     each = sorted((account.cost for account in accounts), key=lambda cost: cost.rho or 0.0, reverse=True)
     together = total_cost(each[:most])
     delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:most])
-    # If one series has only a zCDP guarantee, the sum has only a zCDP guarantee, for any choice of series.
+    # If one series has only a zCDP guarantee, the sum gets only a zCDP guarantee, whichever series it contains.
     laws = {one.law_on(path) for one in accounts for path, spent in one.paths.items() if spent.releases}
     parts = tuple(replace(part, law=ZCDP) for part in together.parts) if len(laws) > 1 else together.parts
     return replace(together, parts=parts, delta_infinity=delta)

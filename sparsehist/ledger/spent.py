@@ -15,7 +15,7 @@ from sparsehist.privacy.filters import LEAST_OF_MEANS
 from sparsehist.privacy.levels import rounded_down
 
 PathName = tuple[str, str | None, str | None]
-"""Kind of a noise path ("cells", "measure", "workload", "interactive"); measure, workload or session; strategy."""
+"""A noise path: "cells", "measure", "workload" or "interactive"; its measure, workload or session; strategy."""
 CELLS: PathName = ("cells", None, None)
 INTERACTIVE = "interactive"
 _LONGEST_EXACT = 16
@@ -27,13 +27,13 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the name by which filters know a family of noise; "none" if its guarantee does not compose."""
+    """Return the name of a family of noise in filters; "none" if its guarantee does not compose."""
     return _LAWS.get(family, currency_of(family))
 
 
 @dataclass(frozen=True)
 class Spending:
-    """The charge of a release: public parameters, known before anything is drawn.
+    """The charge of a release: public parameters, fixed before anything is drawn.
 
     `delta_infinity` covers all releases of the path up to this one; it is 0 except for open domains.
     """
@@ -46,7 +46,7 @@ class Spending:
 
     @property
     def words(self) -> str:
-        """The requested level and its path, for refusals."""
+        """The requested level and its path in words, for refusals."""
         kind, name, _ = self.path
         of = f" of the {kind} {name}" if kind in ("measure", "workload") else ""
         return f"requested level {amount_text(self.level)}{of}"
@@ -83,19 +83,16 @@ class Account:
     def on(self, path: PathName) -> Spent:
         return self.paths.get(path, NOTHING_SPENT)
 
-    def only(self, path: PathName) -> Account:
-        return replace(self, paths={path: self.on(path)})
-
     def with_release(self, release: Spending, generation: int) -> Account:
         """Return the account after a release; `generation` is used if it is the first of its path."""
-        known = self.on(release.path)
+        before = self.on(release.path)
         spent = replace(
-            known,
-            finest=max(release.level, known.finest),
-            releases=known.releases + 1,
-            delta_infinity=max(known.delta_infinity, release.delta_infinity),
-            numerical_slack=known.numerical_slack + release.numerical_slack,
-            first_generation=known.first_generation or generation,
+            before,
+            finest=max(release.level, before.finest),
+            releases=before.releases + 1,
+            delta_infinity=max(before.delta_infinity, release.delta_infinity),
+            numerical_slack=before.numerical_slack + release.numerical_slack,
+            first_generation=before.first_generation or generation,
         )
         return replace(self, paths={**self.paths, release.path: spent})
 
@@ -113,7 +110,7 @@ class Account:
 
     @property
     def law(self) -> str:
-        """The law of its noise, by the name that filters and costs use."""
+        """The law of the series' noise, by its name in filters and costs."""
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:
@@ -125,7 +122,7 @@ class Account:
         return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
 
     def least_level(self, path: PathName) -> Fraction:
-        """Return a level below all useful levels; noise can be drawn and published from this level on."""
+        """Return the least level at which noise can be drawn and published; useful levels are larger."""
         law = self.law_on(path)
         if law in (POISSON, SKELLAM):
             return LEAST_OF_MEANS

@@ -1,10 +1,11 @@
-"""The ledger as a table: cost and remaining budget by path, series, population and for everybody."""
+"""The ledger as a table: cost and remaining budget by path, by series, by population and for everybody."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -64,7 +65,7 @@ def ledger_rows(
 
 
 def cost_in_words(row: Row) -> str:
-    """Return the amount with its currency; rho for mixed currencies; else (epsilon, delta)."""
+    """Return the cost in its currency, or in rho for mixed currencies; refer to epsilon if there is neither."""
     if not row["releases"]:
         return "nothing"
     if row["currency"] == "none":
@@ -83,7 +84,7 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
         | {
             "spent": cost_in_words(row),
             "epsilon": None if row["epsilon"] is None else round(row["epsilon"], 4),
-            # Rows of paths repeat the cap of their series, so leave it out.
+            # Rows of paths repeat the cap of their series: leave it out.
             "limit": None if row["scope"] == "path" else row["budget"] or row["cap"],
             "dropped": None if row["dropped"] is None else f"{row['dropped']:%Y-%m-%d}",
         }
@@ -129,14 +130,14 @@ def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]
 
     rows = []
     for path, spent in account.paths.items():
-        own = {
-            # a path has a finest level even if its cost does not compose
+        of_path = {
+            # A path has a finest level even if its cost does not compose.
             "level": level_text(spent.finest) if spent.finest else None,
             "remaining": left(path),
             "path": " ".join(part for part in path if part),
             "noise": account.noise_on(path),
         }
-        rows.append(shown | _columns("path", ledger, [account.only(path)], delta) | own)
+        rows.append(shown | _columns("path", ledger, [replace(account, paths={path: spent})], delta) | of_path)
     of_series = {"remaining": left(("another", None, None))}
     return [*rows, shown | _columns("series", ledger, [account], delta) | of_series]
 
@@ -164,7 +165,7 @@ def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
 
 
 def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) -> Row:
-    """Return the cost of a periodic series to one unit in one period, and its numbers of periods."""
+    """Return the cost of a periodic series to one unit in one period, and the numbers of its periods."""
     cost, accounts = ledger.cost_per_period(population, rule), ledger.of_population(population)
     added = sum(account.releases > 0 or account.dropped is None for account in accounts)
     released = sum(account.releases > 0 for account in accounts)
@@ -225,7 +226,7 @@ def _why_none(cost: Cost, delta: float) -> str:
     if any(part.law == "none" for part in cost.parts):
         return "no epsilon: this noise has no known guarantee"
     if delta == 0:
-        return "no epsilon at delta 0: ask at one above it, such as 1e-6"
+        return "no epsilon at delta 0: ask at a larger delta, such as 1e-6"
     if cost.delta_infinity >= delta:
         return f"no epsilon at delta {delta:.3g}: open domains have spent {cost.delta_infinity:.3g} of it"
     return f"no epsilon at delta {delta:.3g}: ask at a larger delta"

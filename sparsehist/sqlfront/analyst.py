@@ -45,7 +45,7 @@ _LEDGER: dict[str, Any] = {
 
 
 class AnalystSession:
-    """Queries over published releases: tables `series.release` and the table `ledger`. A context manager.
+    """A session over published releases: tables `series.release`, and the table `ledger`. A context manager.
 
     Example:
         >>> import sparsehist as sh
@@ -73,9 +73,11 @@ class AnalystSession:
         for release in releases:
             path = (str(release.metadata.get("series", "")), release.name)
             if path in self._tables:
-                raise InputError(f"two different releases are called {'.'.join(path)}; keep one in the directory")
+                raise InputError(
+                    f"two different releases have the name {'.'.join(path)}: leave only one in the directory"
+                )
             if path[0] in TAKEN_NAMES:
-                raise InputError(f"the series {path[0]} has a name of DuckDB's own; read its releases by sh.read")
+                raise InputError(f"DuckDB reserves the name of the series {path[0]}: read its releases with sh.read")
             self._tables[path] = release.frame
         self._tables["main", "ledger"] = ledger
         limits = {"memory_limit": memory_limit, "threads": threads}
@@ -108,11 +110,13 @@ class AnalystSession:
                 batches = stoppable(self._connection, lambda: list(self._batches(text)), self._time_limit)
                 return pl.DataFrame(pa.Table.from_batches(batches)) if batches else pl.DataFrame()
             except TimeoutError:
-                raise_alone(StatementError(f"this took longer than the time limit of {self._time_limit:g} s"))
+                raise_alone(
+                    StatementError(f"the statement took longer than the time limit of {self._time_limit:g} s")
+                )
             except duckdb.PermissionException:
-                raise_alone(NotAllowedError("this reaches outside of the session, which is closed"))
+                raise_alone(NotAllowedError("this statement reaches outside the session, which is locked"))
             except RecursionError:
-                raise_alone(StatementError("this is nested too deeply"))
+                raise_alone(StatementError("the statement is nested too deeply"))
             except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as problem:
                 full = isinstance(problem, MemoryError) or "Out of Memory" in str(problem)
                 raise_alone(self._too_large() if full else StatementError(first_line(problem)))
@@ -134,19 +138,15 @@ class AnalystSession:
         self._connection.close()
 
     def __enter__(self) -> Self:
-        """Enter a block at whose end the session is closed."""
+        """Return the session; the end of the block closes it."""
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close the session."""
         self.close()
 
-    def __repr__(self) -> str:
-        """Show the number of releases."""
-        return f"AnalystSession({len(self._tables) - 1} releases)"
-
     def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a result; raise beyond the memory limit: DuckDB does not count rows it returned."""
+        """Yield the batches of a result up to the memory limit: DuckDB does not count rows that it has returned."""
         amount, unit = re.fullmatch(r"([\d.]+) ?(\w+)", self._memory_limit).groups()  # type: ignore[union-attr]
         left = float(amount) * 1024.0 ** _UNITS.index(unit)
         with self._connection.sql(query).to_arrow_reader(1 << 16) as reader:
@@ -174,10 +174,10 @@ def open_analyst(
     """Open a session over published releases; no store is needed, and none is opened.
 
     Args:
-        directory: The directory with the Parquet files of releases. Each is compared with the public ledger there, if
-            listed in it.
-        memory_limit: Of DuckDB, such as "2GB"; four fifths of the machine by default. The rows of a result may take
-            the limit once more. One huge value may exceed it; nothing is written to disk.
+        directory: The directory with the Parquet files of releases. A file that the public ledger there lists is
+            compared with its digest.
+        memory_limit: Memory of DuckDB, such as "2GB"; by default 80 % of the machine's. The rows of a result may take
+            as much again, and one huge value may exceed the limit; nothing is written to disk.
         threads: Number of threads of DuckDB.
         time_limit: Seconds that a statement may take; no limit by default. `interrupt` stops one from another thread.
 
@@ -185,18 +185,15 @@ def open_analyst(
         The session; a context manager.
 
     Raises:
-        NotFoundError: If nothing is there.
-        InputError: If a file is not a release, is not what the ledger says, or the directory is a store.
+        NotFoundError: If there is no directory, or no release in it.
+        InputError: If a release has no name, or differs from the ledger, or if the directory is a store.
     """
     folder = Path(directory)
     if not folder.is_dir():
         raise NotFoundError(f"there is no directory {folder}")
-    try:
-        holds_store, files = is_store(folder), sorted(folder.glob("*.parquet"))
-    except OSError as problem:
-        raise InputError(f"{folder} cannot be read: {problem.strerror}") from None
-    if holds_store:
-        raise InputError(f"{folder} is a store, which readers never open; name the directory its releases are in")
+    files = sorted(folder.glob("*.parquet"))
+    if is_store(folder):
+        raise InputError(f"{folder} is a store, which readers never open: name the directory of its releases")
     if not files and not (folder / LEDGER_NAME).exists():
         raise NotFoundError(f"there is no release in {folder}")
     ledger, releases = _ledger(folder / LEDGER_NAME), dict[str, AnyRelease]()
@@ -209,7 +206,7 @@ def open_analyst(
         listed = ledger.filter(store=str(release.metadata.get("store")), **named)["digest"]
         if listed.len() and digest not in listed.to_list():
             raise InputError(
-                f"{file} is not the release the ledger beside it lists: it was changed after it was written"
+                f"{file} is not the release that the ledger beside it lists: it was changed after it was written"
             )
         releases[digest] = release
     return AnalystSession(
@@ -229,7 +226,7 @@ def _ledger(path: Path) -> pl.DataFrame:
         return pl.DataFrame(schema=_LEDGER)
     try:
         stores = read_json(path)["stores"]
-        rows = [{**entry, "store": store} for store, held in stores.items() for entry in held["releases"]]
+        rows = [{**entry, "store": store} for store, listed in stores.items() for entry in listed["releases"]]
         return pl.DataFrame([{column: row.get(column) for column in _LEDGER} for row in rows], schema=_LEDGER)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError):
-        raise_alone(StoreError(f"{path} is no public ledger of this version"))
+        raise_alone(StoreError(f"{path} is not a public ledger of this version"))

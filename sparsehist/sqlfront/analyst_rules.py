@@ -49,7 +49,7 @@ def check_allowed(text: str, connection: duckdb.DuckDBPyConnection, tables: Cont
     ((serialized,),) = connection.execute(statement("guarantee_tree"), {"query": text}).fetchall()
     tree: Node = json.loads(serialized)
     if tree["error"] or len(tree["statements"]) != 1:
-        raise NotAllowedError(f"{tree.get('error_message', 'this is not one statement')}; {_MAY}")
+        raise NotAllowedError(f"{tree.get('error_message', 'expected one statement')}; {_MAY}")
     parts = list(nodes(tree))
     ctes = {str(entry["key"]).casefold() for part in parts for entry in (part.get("cte_map") or {}).get("map", [])}
     for part in parts:
@@ -69,7 +69,7 @@ def _check_part(part: Node, tables: Container[tuple[str, ...]], ctes: Container[
     elif part.get("class") in ("FUNCTION", "WINDOW"):
         name = str(part["function_name"]).casefold()
         if name in _FUNCTIONS:
-            raise NotAllowedError(f"{name} is not open to readers: it acts, or shows the machine")
+            raise NotAllowedError(f"{name} is not open to readers: it has effects, or shows data of the machine")
     elif part.get("table_name") and not (part.get("type") == "SHOW_REF" and part["table_name"] in _SHOWN):
         path = part.get("qualified_name", {}).get("path") or [part["table_name"]]
         names = tuple(str(name).casefold() for name in path)

@@ -1,7 +1,7 @@
-"""A whole script, read and checked before any of it runs; in a dry run, with what each statement would spend.
+"""Read and check a whole script before any of it runs; in a dry run, predict what each statement would spend.
 
-The query of a series is checked in full unless a statement above it may make what it reads; then its words are
-checked, and the rest when it runs. A dry run adds up a ledger by the functions that releases and limits use.
+The query of a series is checked in full, unless an earlier statement may make what it reads: then only its words are
+checked, and the rest when it runs. A dry run predicts the ledger with the functions that releases and limits use.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ENDINGS = {"release": ENDINGS, "choose keys": (".parquet",), "report store": ("
 _WORDS = sql_words(Declaration)
 NEEDED = ("unit", *(word for word in _WORDS if word in needed(Declaration)))
 OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
-"""Options of CREATE SERIES, those that are needed first."""
+"""Options of CREATE SERIES, required ones first."""
 
 
 class LogQuery(NamedTuple):
@@ -63,9 +63,9 @@ class LogQuery(NamedTuple):
 
 
 def release_parameters(statement: Statement) -> dict[str, Any]:
-    """Return the arguments of RELEASE or PLAN for `any_kind.release`; the first if there are several levels."""
-    asked = {name: value for name, value in statement.asked.items() if name not in ("name", "series", "target")}
-    return asked | ({"level": asked["level"][0]} if "level" in asked else {})
+    """Return the arguments of RELEASE or PLAN for `any_kind.release`; of several levels, the first."""
+    values = {name: value for name, value in statement.values.items() if name not in ("name", "series", "target")}
+    return values | ({"level": values["level"][0]} if "level" in values else {})
 
 
 @dataclass
@@ -74,8 +74,8 @@ class _Series:
 
     declaration: Declaration
     series_id: str = ""  # in the predicted ledger
-    releases: set[str] = field(default_factory=set)  # their names
-    # Releases of its cells: levels with thresholds, in a running series after their steps (from 0).
+    releases: set[str] = field(default_factory=set)  # names of its releases
+    # Past releases of its cells: (level, threshold), or (step from 0, level, threshold) in a running series.
     past: list[Any] = field(default_factory=list)
 
     @classmethod
@@ -121,25 +121,25 @@ class ScriptCheck:
         try:
             return statement.outcome(self._foreseen(statement)) if self.dry else statement
         except SparsehistError as problem:
-            return failed(piece, problem, said="would be refused")
+            return failed(piece, problem, message="would be refused")
         finally:
             if statement.kind == "drop series":
                 self.series.pop(statement.name, None)
 
     def _check(self, statement: Statement) -> LogQuery | None:
         """Check one of our statements, and return its query with reading options."""
-        kind, asked, store = statement.kind, statement.asked, self.session.store
+        kind, values, store = statement.kind, statement.values, self.session.store
         if store is None:
             raise NotFoundError("this statement needs a store: name one (store=, on the command line --store)")
-        name = asked.get("series", statement.name)
-        named = "series" in asked or kind in ("append to", "drop series")
-        if named and name not in self.series and "flag" not in asked:
-            known = ", ".join(sorted(self.series)) or "none"
-            raise NotFoundError(f"there is no series {name}; there are: {known}")
+        name = values.get("series", statement.name)
+        named = "series" in values or kind in ("append to", "drop series")
+        if named and name not in self.series and "flag" not in values:
+            names = ", ".join(sorted(self.series)) or "none"
+            raise NotFoundError(f"there is no series {name}; there are: {names}")
         if kind in ("release", "plan"):
             self._check_release(statement, self.series[name].declaration)
-        if "target" in asked:
-            check_target("TO", Path(str(asked["target"])), store.path, _ENDINGS[kind])
+        if "target" in values:
+            check_target("TO", Path(str(values["target"])), store.path, _ENDINGS[kind])
         match kind:
             case "create series":
                 log = self._declared(statement)
@@ -157,7 +157,7 @@ class ScriptCheck:
         return log
 
     def _check_release(self, statement: Statement, declaration: Declaration) -> None:
-        levels = statement.asked.get("level", (None,))
+        levels = statement.values.get("level", (None,))
         self.settled &= statement.kind == "plan"
         if statement.kind == "release" and len(levels) > 1:
             raise StatementError("a release has one level; a plan may have several")
@@ -168,7 +168,7 @@ class ScriptCheck:
     def _declared(self, statement: Statement) -> LogQuery:
         """Check the options of a series."""
         name = statement.name
-        if name in self.series and "flag" not in statement.asked:
+        if name in self.series and "flag" not in statement.values:
             raise StatementError(f"there is a series {name} already: IF NOT EXISTS keeps it")
         if name in TAKEN_NAMES:
             raise StatementError(f"{name} cannot name a series in SQL: {name}.public would be DuckDB's own")
@@ -177,28 +177,28 @@ class ScriptCheck:
         declaration = Declaration(name=name, **values)
         appended = declaration.steps is not None or declaration.every is not None
         if appended == bool(statement.query):
-            raise StatementError("expected AS and a query, but with steps or every only a later APPEND TO has one")
-        known = self.series.get(name)
-        self.series[name] = known or _Series(declaration)
-        return LogQuery(declaration, public, counting, None if known else declaration)
+            raise StatementError("expected AS and a query; with steps or every, only APPEND TO has a query")
+        existing = self.series.get(name)
+        self.series[name] = existing or _Series(declaration)
+        return LogQuery(declaration, public, counting, None if existing else declaration)
 
     def _appended(self, statement: Statement, declaration: Declaration) -> LogQuery:
         """Check a step or period, and return what its query must satisfy."""
         _, public = _options(statement, (_PUBLIC,))
-        if (declaration.steps is None or "step" not in statement.asked) and (
-            declaration.every is None or "period" not in statement.asked
+        if (declaration.steps is None or "step" not in statement.values) and (
+            declaration.every is None or "period" not in statement.values
         ):
-            raise StatementError("APPEND TO takes STEP for a running series, and PERIOD for one of periods")
+            raise StatementError("APPEND TO takes STEP for a running series, and PERIOD for a periodic series")
         if declaration.every is None:
             return LogQuery(declaration, public)
-        label, name = names_of_period(declaration, statement.asked["period"])
+        label, name = names_of_period(declaration, statement.values["period"])
         added = replace(declaration, name=name, every=None, period=label)
-        known = self.series.setdefault(added.name, _Series(added))
-        return LogQuery(declaration, public, adds=None if known.series_id else added)
+        series = self.series.setdefault(added.name, _Series(added))
+        return LogQuery(declaration, public, adds=None if series.series_id else added)
 
     def _foreseen(self, statement: Statement) -> str:
-        """Return the cost of a statement and add it to the ledger; refuse the statement if a run would refuse it."""
-        asked, log = statement.asked, statement.log
+        """Return the cost of a statement in words, and add it to the ledger; refuse what a run would refuse."""
+        values, log = statement.values, statement.log
         match statement.kind:
             case "":
                 return "not run"
@@ -208,16 +208,17 @@ class ScriptCheck:
                 rounds = [one for one in planned_rounds(**log.discovery) if one.declared.name not in self.series]
                 before, self.ledger = self.ledger, charged(self.ledger, rounds)
                 self.series |= {one.declared.name: _Series(one.declared, releases={"keys"}) for one in rounds}
-                return self._spending(str(asked["options"].get("population", "default")), before)
+                return self._spending(str(values["options"].get("population", "default")), before)
             case "drop series":
                 ended, series = self.ledger.ended_by_dropping(statement.name), self.series.get(statement.name)
                 if series is not None and series.series_id:
-                    self.ledger = self.ledger.with_dropped(series.series_id, datetime.now(UTC))
+                    account = replace(self.ledger.accounts[series.series_id], dropped=datetime.now(UTC))
+                    self.ledger = self.ledger.with_series(account)  # its costs stay, and it still counts as a period
                 return f"{ended}erases the series; what it has cost stays in the ledger"
             case "set budget":
-                event, said = budget_event(self.ledger, **asked)
+                event, budget = budget_event(self.ledger, **values)
                 self.ledger = self.ledger.with_event(**event)
-                return f"sets the budget to {said}; spends nothing"
+                return f"sets the budget to {budget}; spends nothing"
             case _ if log is not None and log.adds is not None:
                 self._add(log.adds)
         return "spends nothing"
@@ -237,9 +238,9 @@ class ScriptCheck:
         self.ledger = self.ledger.with_series(Account(series.series_id, declaration))
 
     def _release(self, statement: Statement) -> str:
-        series = self.series[statement.asked["series"]]
+        series = self.series[statement.values["series"]]
         if not series.series_id:
-            raise NotFoundError(f"there is no series {statement.asked['series']} with counts")
+            raise NotFoundError(f"there is no series {statement.values['series']} with counts")
         if statement.name in series.releases:
             return "was made before; spends nothing"
         declaration = series.declaration
@@ -288,22 +289,22 @@ def _spent(ledger: Ledger, population: str) -> str:
 
 
 def _options(
-    statement: Statement, known: Iterable[str], needs: Iterable[str] = ()
+    statement: Statement, allowed: Iterable[str], needs: Iterable[str] = ()
 ) -> tuple[dict[str, Any], frozenset[str]]:
     """Return the options of a statement, and the names of public tables."""
-    found = dict(statement.asked.get("options", {}))
-    if unknown := [name for name in found if name not in known]:
-        raise StatementError(f"there is no option {unknown[0]}; options are {', '.join(known)}")
-    if missing := [name for name in needs if name not in found]:
+    options = dict(statement.values.get("options", {}))
+    if unknown := [name for name in options if name not in allowed]:
+        raise StatementError(f"there is no option {unknown[0]}; options are {', '.join(allowed)}")
+    if missing := [name for name in needs if name not in options]:
         raise StatementError(f"WITH has no {' and no '.join(missing)}")
-    public = found.pop(_PUBLIC, ())
-    return found, frozenset((public,) if isinstance(public, str) else public)
+    public = options.pop(_PUBLIC, ())
+    return options, frozenset((public,) if isinstance(public, str) else public)
 
 
 def _discovery(statement: Statement) -> LogQuery:
     """Check the options of CHOOSE KEYS, the parameters of `discover_keys`."""
     values, public = _options(statement, (*_OF_DISCOVERY, _PUBLIC), _OF_DISCOVERY[:4])
-    values |= {"name": statement.name, "level": statement.asked["level"][0], "delta": str(values["delta"])}
+    values |= {"name": statement.name, "level": statement.values["level"][0], "delta": str(values["delta"])}
     return LogQuery(planned_rounds(**values)[0].declared, public, discovery=values)
 
 
@@ -321,7 +322,7 @@ def parsed(text: str, session: Session) -> Any:
     try:
         statements = session.connection.extract_statements(text)
     except duckdb.Error as problem:
-        raise StatementError(first_line(problem)) from None  # about the text of the script alone
+        raise StatementError(first_line(problem)) from None  # the message shows the script alone
     if len(statements) != 1:
-        raise StatementError(f"DuckDB takes this for {len(statements)} statements")
+        raise StatementError(f"DuckDB reads this as {len(statements)} statements")
     return statements[0]

@@ -3,7 +3,7 @@
 Errors of parser, binder and catalog depend on the statement, so their first line is shown; further lines may list
 columns, whose names may come from a file. Types and names may also come from rows (an ENUM, a pivot): a message ends
 at a nested type, and quotations are shown only if their words are in the statement. Of other errors only the kind is
-shown, and of all errors if a variable is set, because the binder inserts its value.
+shown; also of these, if a variable is set, because the binder inserts its value.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def first_line(problem: Exception) -> str:
 
 
 def public_message(connection: duckdb.DuckDBPyConnection, text: str, problem: duckdb.Error) -> str:
-    """Return the part of an engine's message about a statement that shows no data."""
-    message, known = first_line(problem), set(re.findall(r"\w+", text.lower()))
+    """Return an engine's message about a statement, without the parts that may show data."""
+    message, words = first_line(problem), set(re.findall(r"\w+", text.lower()))
     if lacks_extension(problem) or message.startswith("Current transaction is aborted"):
         return LACKING if lacks_extension(problem) else message
     from_words = isinstance(problem, _FROM_WORDS_ALONE) or message.startswith("No files found that match")
@@ -34,7 +34,9 @@ def public_message(connection: duckdb.DuckDBPyConnection, text: str, problem: du
         kind = type(problem).__name__.removesuffix("Exception")
         return f"DuckDB cannot run this ({kind}); its message is withheld, because it may quote the log"
     message = _NESTED.sub(r"\1(…)", message)
-    return _QUOTED.sub(lambda found: found[0] if set(re.findall(r"\w+", found[0].lower())) <= known else "…", message)
+    return _QUOTED.sub(
+        lambda quoted: quoted[0] if set(re.findall(r"\w+", quoted[0].lower())) <= words else "…", message
+    )
 
 
 def _has_variables(connection: duckdb.DuckDBPyConnection) -> bool:

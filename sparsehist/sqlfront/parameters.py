@@ -15,18 +15,20 @@ _WORDS = {"true": True, "false": False, "null": None}
 def parameters_from(words: Iterable[str]) -> dict[str, Any]:
     """Read name=value words.
 
-    A value written like a SQL number, true, false, null or text in single quotes is read as such; everything else is
-    text, such as 007 and 2014-05-01.
+    SQL numbers, true, false, null and text in single quotes are read as in SQL; everything else is text, such as 007
+    and 2014-05-01.
 
     Example:
         >>> parameters_from(["n=5", "level=0.10", "day=2014-05-01", "code='5'"])
         {'n': 5, 'level': Decimal('0.10'), 'day': '2014-05-01', 'code': '5'}
     """
-    pairs = {word: re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word, re.DOTALL) for word in words}
-    for word, pair in pairs.items():
-        if pair is None:
+    values = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        if not re.fullmatch(r"[A-Za-z_]\w*", name) or "=" not in word:
             raise DeclarationError(f"a parameter is a name, = and its value, as in --param n=20; got {shown(word)}")
-    return {pair[1].lower(): _value(pair[2]) for pair in pairs.values() if pair is not None}
+        values[name.lower()] = _value(text)
+    return values
 
 
 def _value(text: str) -> Any:

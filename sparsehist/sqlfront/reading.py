@@ -1,4 +1,4 @@
-"""Read one of our statements by the table of all forms; errors show the expected word and the position.
+"""Read a statement of our own by the table of all forms; errors show the expected word and the position.
 
 A form has first words, perhaps a name, and clauses in any order, each at most once.
 """
@@ -16,7 +16,7 @@ import polars as pl
 from sparsehist.errors import DeclarationError, StatementError
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.sqlfront.results import Outcome
-from sparsehist.sqlfront.script import Piece, Place, Word
+from sparsehist.sqlfront.script import Piece, Span, Word
 
 NO_VALUE = "the parameter ${0} has no value: give it with --param {0}=… or parameters={{…}}"
 _NUMBER = re.compile(r"-?\s*(\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?(\s*/\s*\d+)?", re.IGNORECASE)
@@ -28,31 +28,31 @@ class Statement:
     """A statement of a script."""
 
     piece: Piece
-    kind: str = ""  # the words of its form in lower case; empty if it goes to DuckDB unchanged
-    asked: Mapping[str, Any] = field(default_factory=dict)  # the values of its clauses, by field
+    kind: str = ""  # the words of its form in lower case; empty for a statement of DuckDB
+    values: Mapping[str, Any] = field(default_factory=dict)  # the values of its clauses, by field
     log: Any = field(default=None, repr=False, compare=False)  # the checked query of a log: a `LogQuery`
 
     @property
     def name(self) -> str:
         """The name of its series or release."""
-        return str(self.asked.get("name", ""))
+        return str(self.values.get("name", ""))
 
     @property
     def query(self) -> str:
         """The query after AS; empty without one."""
-        return str(self.asked.get("query", ""))
+        return str(self.values.get("query", ""))
 
-    def outcome(self, said: str = "", frame: pl.DataFrame | None = None, **more: Any) -> Outcome:
+    def outcome(self, message: str = "", frame: pl.DataFrame | None = None, **more: Any) -> Outcome:
         """Return the outcome of the statement."""
-        return Outcome(self.piece.number, self.piece.line, self.kind or "duckdb", frame, said=said, **more)
+        return Outcome(self.piece.number, self.piece.line, self.kind or "duckdb", frame, message=message, **more)
 
 
 class Words:
     """A cursor on the words of a statement, with values of parameters by lower-case name."""
 
     def __init__(self, piece: Piece, parameters: Mapping[str, Any]) -> None:
-        end = piece.place.end
-        self._end = Word("end", "the end of the statement", Place(end, end + 1))
+        end = piece.span.end
+        self._end = Word("end", "the end of the statement", Span(end, end + 1))
         self._piece, self._parameters, self._next = piece, parameters, 0
 
     def peek(self, ahead: int = 0) -> Word:
@@ -68,16 +68,17 @@ class Words:
 
     def follow(self, *keywords: str) -> bool:
         """Return whether these words or symbols are next."""
-        words = [self.peek(ahead) for ahead in range(len(keywords))]
-        return all(word.kind in ("word", "symbol") for word in words) and [
-            word.text.upper() for word in words
-        ] == list(keywords)
+        words = map(self.peek, range(len(keywords)))
+        return all(
+            word.kind in ("word", "symbol") and word.text.upper() == keyword
+            for word, keyword in zip(words, keywords, strict=True)
+        )
 
     def accept(self, *keywords: str) -> bool:
         """Take these words or symbols if they are next."""
-        found = self.follow(*keywords)
-        self._next += len(keywords) if found else 0
-        return found
+        follows = self.follow(*keywords)
+        self._next += follows * len(keywords)
+        return follows
 
     def expect(self, *keywords: str) -> None:
         """Take these words or symbols, or raise an error that names the expected ones."""
@@ -88,11 +89,11 @@ class Words:
     def expected(self, what: str) -> StatementError:
         """Return an error at the next word."""
         word = self.peek()
-        return self._piece.error(f"expected {what}, found {word.text[:40]}", word.place)
+        return self._piece.error(f"expected {what}, found {word.text[:40]}", word.span)
 
     def error(self, message: str, start: Word) -> StatementError:
         """Return an error at the words from `start` to the last one taken."""
-        return self._piece.error(message, Place(start.place.start, self.peek(-1).place.end))
+        return self._piece.error(message, Span(start.span.start, self.peek(-1).span.end))
 
     def name(self) -> str:
         """Take the name of a series, release or population, or a parameter with this name."""
@@ -103,7 +104,7 @@ class Words:
         return name.lower() if word.kind == "word" else name
 
     def column(self) -> str:
-        """Take the name of a column or table, as it was written; parts joined by dots stay together."""
+        """Take the name of a column or table, unchanged; parts joined by dots stay together."""
         parts: list[str] = []
         while not parts or self.accept("."):
             if self.peek().kind not in ("word", "name", "text"):
@@ -125,15 +126,15 @@ class Words:
             if name.lower() not in self._parameters:
                 raise self.error(NO_VALUE.format(name), word)
             return self._parameters[name.lower()]
-        if number := _NUMBER.match(script, word.place.start, self._piece.place.end):
-            while self.peek().place.start < number.end():
+        if number := _NUMBER.match(script, word.span.start, self._piece.span.end):
+            while self.peek().span.start < number.end():
                 self.take()
             text = re.sub(r"[_\s]", "", number[0])
             return int(text) if text.lstrip("-").isdecimal() else text
         if self.accept("("):
-            found = _several(_entry)(self)
+            entries = _several(_entry)(self)
             self.expect(")")
-            return found
+            return entries
         if word.kind not in ("word", "name", "text"):
             raise self.expected("a value")
         if word.kind == "word" and self.peek(1).text == "(":
@@ -147,15 +148,15 @@ class Words:
         while self.peek().kind != "end":
             depth += self.follow("(") - self.follow(")")
             if self.take() == ")" and depth == 0:
-                return self._piece.script[start.place.start : self.peek(-1).place.end]
+                return self._piece.script[start.span.start : self.peek(-1).span.end]
         raise self.error("this parenthesis is not closed", start)
 
     def query(self) -> str:
         """Take the rest of the statement, which is a query, unchanged."""
         if not any(map(self.follow, _STARTS_QUERY)):
             raise self.expected("a query after AS, such as SELECT user_id, query FROM …")
-        start, self._next = self.peek().place.start, len(self._piece.words)
-        return self._piece.script[start : self._piece.place.end]
+        start, self._next = self.peek().span.start, len(self._piece.words)
+        return self._piece.script[start : self._piece.span.end]
 
 
 @dataclass(frozen=True)
@@ -163,8 +164,8 @@ class Clause:
     """A clause of a statement."""
 
     pattern: str  # as in the reference: words in capitals, and a value between or after them
-    field: str  # that it sets
-    read: Callable[[Words], Any] = Words.value  # takes the value, and words after it
+    field: str  # name of the value
+    read: Callable[[Words], Any] = Words.value  # takes the value, and the words after it
 
     def __str__(self) -> str:
         """Return the clause as the reference writes it."""
@@ -172,12 +173,12 @@ class Clause:
 
     @property
     def head(self) -> list[str]:
-        """The words that it begins with."""
+        """The words that the clause begins with."""
         return re.sub("[^A-Z ].*", "", self.pattern).split()
 
 
 def _goal(words: Words) -> EpsilonDelta:
-    """Take an (epsilon, delta) instead of a level, without AT EPSILON."""
+    """Take an (epsilon, delta) after AT EPSILON."""
     start, epsilon = words.peek(), words.value()
     words.expect("DELTA")
     try:
@@ -188,10 +189,10 @@ def _goal(words: Words) -> EpsilonDelta:
 
 def _several(read: Callable[[Words], Any]) -> Callable[[Words], tuple[Any, ...]]:
     def read_all(words: Words) -> tuple[Any, ...]:
-        found = [read(words)]
+        values = [read(words)]
         while words.accept(","):
-            found.append(read(words))
-        return tuple(found)
+            values.append(read(words))
+        return tuple(values)
 
     return read_all
 
@@ -221,15 +222,15 @@ def _false_keys(words: Words) -> float:
 
 def _options(words: Words) -> dict[str, Any]:
     words.expect("(")
-    found: dict[str, Any] = {}
-    while not found or words.accept(","):
+    options: dict[str, Any] = {}
+    while not options or words.accept(","):
         start, option = words.peek(), words.column().lower()
-        if option in found:
-            raise words.error(f"the option {option} is here for the second time", start)
+        if option in options:
+            raise words.error(f"the option {option} occurs twice", start)
         words.expect("=")
-        found[option] = words.value()
+        options[option] = words.value()
     words.expect(")")
-    return found
+    return options
 
 
 _WITH = Clause("WITH (option = value, …)", "options", _options)
@@ -255,11 +256,11 @@ _OF_RELEASE = (
 class Form:
     """A kind of statement."""
 
-    words: str  # that it begins with
-    clauses: tuple[Clause, ...] = ()  # that may follow, in any order
+    words: str  # first words
+    clauses: tuple[Clause, ...] = ()  # clauses that may follow, in any order
     needs: tuple[str, ...] = ()  # required clauses, by field
     names: str = ""  # meaning of the name after `words`; empty if there is no name
-    flag: str = ""  # words that may come before the name
+    flag: str = ""  # optional words before the name
 
     def __str__(self) -> str:
         """Return the statement as the reference writes it."""
@@ -298,26 +299,26 @@ def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
 
     Example:
         >>> from sparsehist.sqlfront.script import pieces
-        >>> read_statement(pieces("show releases from queries")[0], {}).asked
+        >>> read_statement(pieces("show releases from queries")[0], {}).values
         {'series': 'queries'}
     """
     words = Words(piece, parameters)
     form = next((form for form in FORMS if words.accept(*form.words.split())), None)
     if form is None:
         return Statement(piece)
-    asked: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if form.flag and words.accept(*form.flag.split()):
-        asked["flag"] = True
+        values["flag"] = True
     if form.names:
-        asked["name"] = words.name()
+        values["name"] = words.name()
     while words.peek().kind != "end":
-        left = [one for one in form.clauses if one.field not in asked]
+        left = [one for one in form.clauses if one.field not in values]
         clause = next((one for one in left if words.accept(*one.head)), None)
         if clause is None:
             words.expect(*next((one.head for one in left if words.follow(*one.head[:1])), ()))
             raise words.expected(", ".join([*map(str, left), "the end of the statement"]))
-        asked[clause.field] = clause.read(words)
-    missing = next((one for one in form.clauses if one.field in form.needs and one.field not in asked), None)
+        values[clause.field] = clause.read(words)
+    missing = next((one for one in form.clauses if one.field in form.needs and one.field not in values), None)
     if missing is not None:
         raise words.expected(str(missing))
-    return Statement(piece, form.words.lower(), asked)
+    return Statement(piece, form.words.lower(), values)

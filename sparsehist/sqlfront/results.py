@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema", "pg_catalog"})
-"""DuckDB's own schemas and catalogues: no series with releases in SQL has such a name."""
+"""Names of DuckDB's own schemas and catalogues, which no series with releases in SQL may have."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of one statement."""
 
-    number: int  # of the statement in its script, from 1
-    line: int  # in which it begins
+    number: int  # number of the statement in its script, from 1
+    line: int  # line in which the statement begins
     kind: str  # "create series", "append to", "release", "plan", "show ledger", …, "duckdb", "failed" or "not run"
-    frame: pl.DataFrame | None = field(default=None, repr=False)  # its rows, if it has any
+    frame: pl.DataFrame | None = field(default=None, repr=False)  # rows of the statement, if it has any
     more: bool = False  # whether there are more rows than in `frame`
-    said: str = ""  # what happened, in words
+    message: str = ""  # what happened, in words
     release: AnyRelease | None = None
     error: SparsehistError | None = None
 
 
-def failed(piece: Piece, problem: SparsehistError, kind: str = "failed", said: str = "") -> Outcome:
+def failed(piece: Piece, problem: SparsehistError, kind: str = "failed", message: str = "") -> Outcome:
     """Return the outcome of a wrong or failed statement; its error shows a position."""
-    message = str(problem)
-    if not (message.startswith("line ") and "\n" in message):
-        problem.args = (pointed(message, piece.script, piece.place),)
-    return Outcome(piece.number, piece.line, kind, said=said, error=problem)
+    text = str(problem)
+    if not (text.startswith("line ") and "\n" in text):
+        problem.args = (pointed(text, piece.script, piece.span),)
+    return Outcome(piece.number, piece.line, kind, message=message, error=problem)
 
 
 @dataclass(frozen=True)

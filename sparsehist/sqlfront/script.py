@@ -1,4 +1,4 @@
-"""Split a script into statements as DuckDB does, with quotes, dollar quotes, comments and parentheses.
+"""Split a script into statements as DuckDB does: semicolons in quotes, dollar quotes and comments do not count.
 
 The words come from sqlglot's tokenizer for DuckDB. Offsets count characters of the script, lines and columns from 1.
 """
@@ -15,7 +15,7 @@ from sqlglot.errors import TokenError
 
 from sparsehist.errors import StatementError, raise_alone
 
-# DuckDB accepts no zero byte, which ends a text, and no lone surrogate.
+# DuckDB accepts neither zero bytes, which end a text, nor lone surrogates.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _KINDS = {TokenType.IDENTIFIER: "name", TokenType.STRING: "text", TokenType.HEREDOC_STRING: "text"}
 
@@ -26,7 +26,7 @@ class _Tokenizer(DuckDB.Tokenizer):
     COMMANDS: ClassVar[set[TokenType]] = set()
 
 
-class Place(NamedTuple):
+class Span(NamedTuple):
     """A part of a text: characters from `start` up to, but not including, `end`."""
 
     start: int
@@ -38,35 +38,35 @@ class Word(NamedTuple):
 
     kind: str
     text: str  # without quotes
-    place: Place
+    span: Span
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One statement as it was written: the whole script, its words without the semicolon, its number from 1."""
+    """One statement of a script: the whole script, the words of the statement, and its number from 1."""
 
     script: str = field(repr=False)
     words: tuple[Word, ...] = field(repr=False)
     number: int = 1
 
     @property
-    def place(self) -> Place:
+    def span(self) -> Span:
         """The span from its first word to its last."""
-        return Place(self.words[0].place.start, self.words[-1].place.end)
+        return Span(self.words[0].span.start, self.words[-1].span.end)
 
     @property
     def text(self) -> str:
         """The text of the statement, with comments inside."""
-        return self.script[slice(*self.place)]
+        return self.script[slice(*self.span)]
 
     @property
     def line(self) -> int:
-        """The line in which it begins."""
-        return _line_and_column(self.script, self.place.start)[0]
+        """The line in which the statement begins."""
+        return _line_and_column(self.script, self.span.start)[0]
 
-    def error(self, message: str, place: Place | None = None) -> StatementError:
+    def error(self, message: str, span: Span | None = None) -> StatementError:
         """Return an error that shows a position of the script, by default the whole statement."""
-        return StatementError(pointed(message, self.script, place or self.place))
+        return StatementError(pointed(message, self.script, span or self.span))
 
 
 def pieces(script: str) -> list[Piece]:
@@ -76,46 +76,46 @@ def pieces(script: str) -> list[Piece]:
         >>> [piece.text for piece in pieces("select ';'; -- one; two\n from t;")]
         ["select ';'", 'from t']
     """
-    found: list[Piece] = []
+    statements: list[Piece] = []
     words: list[Word] = []
     for word in [*_words(script), None]:
         if word is not None and (word.kind, word.text) != ("symbol", ";"):
             words.append(word)
         elif words:
-            found.append(Piece(script, tuple(words), len(found) + 1))
+            statements.append(Piece(script, tuple(words), len(statements) + 1))
             words = []
-    return found
+    return statements
 
 
 def _words(script: str) -> list[Word]:
     if _NO_TEXT.search(script):
-        raise StatementError("the script has a character that is not text: a zero byte or half of a pair")
+        raise StatementError("the script has a character that is not text: a zero byte, or half of a surrogate pair")
     try:
         tokens = _Tokenizer(dialect="duckdb").tokenize(script)
     except TokenError:
-        raise_alone(StatementError("at the end of the script, a text in quotes or dollars or a comment is open"))
-    found = []
+        raise_alone(StatementError("the script ends inside a comment or a text in quotes or dollars"))
+    words = []
     for token in tokens:
         first = script[token.start]
         plain = "word" if first.isalpha() or first == "_" or not first.isascii() else "symbol"
-        found.append(Word(_KINDS.get(token.token_type, plain), token.text, Place(token.start, token.end + 1)))
-    return found
+        words.append(Word(_KINDS.get(token.token_type, plain), token.text, Span(token.start, token.end + 1)))
+    return words
 
 
 def _line_and_column(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-def pointed(message: str, script: str, place: Place) -> str:
+def pointed(message: str, script: str, span: Span) -> str:
     r"""Return a message with its position: the line of the script, and a caret under the wrong text.
 
     Example:
-        >>> print(pointed("no such word", "select 1;\nrelase x", Place(10, 16)))
+        >>> print(pointed("no such word", "select 1;\nrelase x", Span(10, 16)))
         line 2, column 1: no such word
           relase x
           ^^^^^^
     """
-    line, column = _line_and_column(script, place.start)
+    line, column = _line_and_column(script, span.start)
     shown = script.split("\n")[line - 1].replace("\t", " ")
-    marked = max(1, min(place.end - place.start, len(shown) - column + 1))
+    marked = max(1, min(span.end - span.start, len(shown) - column + 1))
     return f"line {line}, column {column}: {message}\n  {shown}\n  {' ' * (column - 1)}{'^' * marked}"

@@ -50,7 +50,7 @@ from sparsehist.store.layout import spill_directory
 from sparsehist.store.private_files import PUBLIC, write_file
 from sparsehist.store.statements import statement as statement_named
 
-_DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # two names with a dot between them, overlapping
+_DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # two names with a dot between them; matches may overlap
 
 
 class Session:
@@ -120,7 +120,9 @@ class Session:
     def _executed(self, statement: Statement) -> Outcome:
         if not statement.kind:
             return self._plain(statement)
-        self.connection.execute("select 1").fetchall()  # after an error in a transaction this fails, nothing is spent
+        self.connection.execute(
+            "select 1"
+        ).fetchall()  # fails after an error in a transaction, so that nothing is spent
         kind = "show" if statement.kind.startswith("show") else statement.kind
         outcome: Outcome = getattr(self, f"_{kind.replace(' ', '_')}")(statement, present(self.store))
         return outcome
@@ -146,7 +148,7 @@ class Session:
         return statement.outcome(frame=frame.head(limit), more=frame.height > limit)
 
     def _create_series(self, statement: Statement, store: Home) -> Outcome:
-        log, if_exists = statement.log, "reuse" if "flag" in statement.asked else "error"
+        log, if_exists = statement.log, "reuse" if "flag" in statement.values else "error"
         declaration = log.declaration
         if declaration.every is not None:
             declare_periods(store, declaration, if_exists)
@@ -158,14 +160,14 @@ class Session:
         return statement.outcome(f"{'created' if log.adds else 'kept'} the series {statement.name}")
 
     def _append_to(self, statement: Statement, store: Home) -> Outcome:
-        name, asked, declaration = statement.name, statement.asked, statement.log.declaration
+        name, values, declaration = statement.name, statement.values, statement.log.declaration
         query = self._source(statement)
         if declaration.every is not None:
-            made = append_period(store, declaration, query, asked["period"])
-            return statement.outcome(f"appended the period {asked['period']} of {name}: its series is {made.name}")
+            added = append_period(store, declaration, query, values["period"])
+            return statement.outcome(f"appended the period {values['period']} of {name}: its series is {added.name}")
         with store.hold() as state:
             series_id = store.find(state, name).series_id
-        step = asked["step"]
+        step = values["step"]
         if append_step(store, declaration, series_id, query, declaration.steps.step_of(step)):
             return statement.outcome(f"appended step {step} of {declaration.n_steps} to the series {name}")
         return statement.outcome(
@@ -173,11 +175,11 @@ class Session:
         )
 
     def _source(self, statement: Statement) -> object:
-        """Return the log of a statement: its query in a closed world, or unchecked rows if it says so.
+        """Return the log of a statement: its checked query, or unchecked rows if the series is declared unverified.
 
-        The query of an existing series may read tables that do not exist any more.
+        The query of an existing series may read tables that no longer exist.
         """
-        log, bound = statement.log, self._bound(asked_for(statement.query, self.parameters))
+        log, bound = statement.log, self._bound(named_parameters(statement.query, self.parameters))
         if log.declaration.unverified:
             return self.connection.sql(statement.query, params=bound or None)
         try:
@@ -189,7 +191,7 @@ class Session:
 
     def check_query(self, statement: Statement, log: LogQuery, *, settled: bool = True) -> ClosedQuery | None:
         """Check the query of a log and return its executable form; None if its tables may change before it runs."""
-        bound = self._bound(asked_for(statement.query, self.parameters))
+        bound = self._bound(named_parameters(statement.query, self.parameters))
         public = {folded(name) for name in log.public_tables}
         if log.declaration.unverified or not settled:
             return None
@@ -199,7 +201,7 @@ class Session:
         return checked_query(query, log.declaration.unit or (), log.declaration.key, lookup)
 
     def _source_named(self, path: tuple[str, ...], public: set[str]) -> Source | None:
-        """Return the source of a name in a series' query: a given table, a release, or a table of this session."""
+        """Return the source of a name in a series' query: from `tables=`, a release, or a table of the session."""
         name = ".".join(path)
         table, number = self._tables.get(name, (None, []))
         if table is not None and number == self._number_of(name):
@@ -221,21 +223,21 @@ class Session:
         return Source(name, public=declared, opens=lambda: self.connection.sql(text), checked=declared)
 
     def _number_of(self, name: str) -> object:
-        """Return DuckDB's id of a given table; it changes if another table takes its name."""
+        """Return DuckDB's id of a table of `tables=`; it changes if another table takes its name."""
         return self.connection.execute(statement_named("session_view"), {"name": folded(name)}).fetchall()
 
     def _check_settings(self) -> None:
         """Refuse settings of the session that would change the meaning of a query, which is run without them."""
-        asked = statement_named("guarantee_settings")
+        settings = statement_named("guarantee_settings")
         with duckdb.connect(":memory:") as fresh:
-            usual = dict(fresh.execute(asked).fetchall())
-        for name, value in self.connection.execute(asked).fetchall():
+            usual = dict(fresh.execute(settings).fetchall())
+        for name, value in self.connection.execute(settings).fetchall():
             if value != usual.get(name):
                 raise StatementError(f"the query of a series runs with DuckDB's own {name}: reset it")
 
     def _release(self, statement: Statement, store: Home) -> Outcome:
-        name, series = statement.name, statement.asked["series"]
-        target = Path(statement.asked["target"]) if "target" in statement.asked else None
+        name, series = statement.name, statement.values["series"]
+        target = Path(statement.values["target"]) if "target" in statement.values else None
         release = any_kind.release(store, series, None, name, target=target, **release_parameters(statement))
         if target is not None:
             try:
@@ -245,37 +247,37 @@ class Session:
                 raise
         if series not in TAKEN_NAMES:
             put(self.connection, release.frame, series, name)
-        said = f"release {name} of {series}: {len(release):,} rows"
-        said += ", released before: nothing is spent" if release.repeated else ""
-        said += "" if target is None else f", written to {target}"
-        return statement.outcome(said, release.frame, release=release)
+        message = f"release {name} of {series}: {len(release):,} rows"
+        message += ", released before: nothing is spent" if release.repeated else ""
+        message += "" if target is None else f", written to {target}"
+        return statement.outcome(message, release.frame, release=release)
 
     def _plan(self, statement: Statement, store: Home) -> Outcome:
-        asked = {**release_parameters(statement), "level": statement.asked["level"]}
-        levels = list(asked.pop("level"))
+        values = {**release_parameters(statement), "level": statement.values["level"]}
+        levels = list(values.pop("level"))
         with store.hold() as state:
-            record = store.find(state, statement.asked["series"])
+            record = store.find(state, statement.values["series"])
         series = (store, declaration_of(record), record.series_id)
-        if "workload" not in asked:
-            return statement.outcome("planned; nothing is spent", any_kind.plan(*series, levels, **asked).levels)
+        if "workload" not in values:
+            return statement.outcome("planned; nothing is spent", any_kind.plan(*series, levels, **values).levels)
         from sparsehist.release.workload_round import planned_strategies  # imports scipy's linear algebra
 
-        planned = planned_strategies(*series, asked["workload"], levels)
-        strategy = {name: value for name, value in asked.items() if name == "strategy"}
+        planned = planned_strategies(*series, values["workload"], levels)
+        strategy = {name: value for name, value in values.items() if name == "strategy"}
         return statement.outcome("planned; nothing is spent", planned.filter(**strategy))
 
     def _choose_keys(self, statement: Statement, store: Home) -> Outcome:
-        found = discover_keys(store, self._source(statement), **statement.log.discovery)
-        said = f"found {found.size:,} keys at level {statement.log.discovery['level']}"
-        if target := statement.asked.get("target"):
-            found.write_parquet(Path(target))
-            said += f", written to {target}: the domain is catalogue(file={target!r})"
-        return statement.outcome(said, found.values.alias("value").to_frame())
+        catalogue = discover_keys(store, self._source(statement), **statement.log.discovery)
+        message = f"found {catalogue.size:,} keys at level {statement.log.discovery['level']}"
+        if target := statement.values.get("target"):
+            catalogue.write_parquet(Path(target))
+            message += f", written to {target}: the domain is catalogue(file={target!r})"
+        return statement.outcome(message, catalogue.values.alias("value").to_frame())
 
     def _report_store(self, statement: Statement, store: Home) -> Outcome:
         from sparsehist.report.store_report import store_report  # imports jinja2
 
-        target, delta = Path(statement.asked["target"]), statement.asked.get("delta", DEFAULT_DELTA)
+        target, delta = Path(statement.values["target"]), statement.values.get("delta", DEFAULT_DELTA)
         write_file(target, store_report(store, delta=delta).encode(), durable=False, mode=PUBLIC)
         return statement.outcome(f"the report is in {target}: public parameters and published rows only")
 
@@ -284,7 +286,7 @@ class Session:
         ensure_store(store.path)
         with store.hold() as state:
             ledger = Ledger.of(state)
-            if "flag" in statement.asked and state.series(name) is None and name not in ledger.limits.periods:
+            if "flag" in statement.values and state.series(name) is None and name not in ledger.limits.periods:
                 return statement.outcome(f"there was no series {name}")
             drop(store, state, name)
         if name not in TAKEN_NAMES:
@@ -294,17 +296,17 @@ class Session:
 
     def _set_budget(self, statement: Statement, store: Home) -> Outcome:
         ensure_store(store.path)
-        population = statement.asked.get("population", "default")
-        return statement.outcome(f"the budget of population {population} is {set_budget(store, **statement.asked)}")
+        population = statement.values.get("population", "default")
+        return statement.outcome(f"the budget of population {population} is {set_budget(store, **statement.values)}")
 
     def _show(self, statement: Statement, store: Home) -> Outcome:
-        asked = {"delta": DEFAULT_DELTA, **statement.asked}
+        values = {"delta": DEFAULT_DELTA, **statement.values}
         with store.hold() as state:
             if statement.kind == "show ledger":
-                frame = pl.DataFrame(ledger_rows(Ledger.of(state), **asked), schema=SCHEMA)
-                said = f"epsilon holds at delta {asked['delta']:g}, whatever the noise, for what did happen"
-                return statement.outcome(said, frame)
-            records = [store.find(state, asked["series"])] if "series" in asked else state.all_series()
+                frame = pl.DataFrame(ledger_rows(Ledger.of(state), **values), schema=SCHEMA)
+                message = f"epsilon holds at delta {values['delta']:g}, whatever the noise, for the releases so far"
+                return statement.outcome(message, frame)
+            records = [store.find(state, values["series"])] if "series" in values else state.all_series()
             records.sort(key=lambda record: record.name)
             if statement.kind == "show series":
                 shown = [{"name": one.name, **dict(declaration_rows(declaration_of(one)))} for one in records]
@@ -336,7 +338,7 @@ class Session:
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in values.items()}
 
 
-def asked_for(query: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def named_parameters(query: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that a query names; DuckDB refuses others."""
     named = {name.lower() for name in re.findall(r"\$(\w+)", query)}
     return {name: value for name, value in parameters.items() if name.lower() in named}

@@ -112,7 +112,7 @@ class Database:
             self._connection.close()
 
     def check_integrity(self) -> None:
-        if [*map(tuple, self.run("pragma integrity_check (1)"))] != [("ok",)]:
+        if self.run("pragma integrity_check (1)")[0][0] != "ok":
             raise altered(self._path)
 
     def _check(self) -> None:

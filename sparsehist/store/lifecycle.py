@@ -48,17 +48,14 @@ def create_store(path: Path, *, durable: bool = True) -> None:
             database.insert_event("create store", 0)
 
 
-def ensure_store(path: Path) -> bool:
-    """Make a store unless there is one; return whether this call made it."""
-    if is_store(path):
-        return False
-    try:
-        create_store(path)
-    except NameTakenError:
-        if not is_store(path):  # else another process made it meanwhile
-            raise
-        return False
-    return True
+def ensure_store(path: Path) -> None:
+    """Make a store unless there is one."""
+    if not is_store(path):
+        try:
+            create_store(path)
+        except NameTakenError:
+            if not is_store(path):  # else another process made it meanwhile
+                raise
 
 
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
@@ -110,7 +107,7 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
         check_is_newest(state)
         if identity != state.identity and home_is_gone is not True:
             raise DeclarationError(
-                f"to adopt {path}, vouch that the store at {home} is gone for good, that no other copy of it is "
+                f"to adopt {path}, confirm that the store at {home} is gone for good, that no other copy of it is "
                 "used, and that nothing was released after this copy was made: home_is_gone=True, or --home-is-gone"
             )
         if (identity, path) != (state.identity, home):

@@ -21,7 +21,7 @@ NEW = ".new"
 """Suffix of files being written; unfinished ones may be deleted."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT)
-_LARGEST = 1 << 26  # bytes: a public ledger of some 250,000 releases
+_LARGEST = 1 << 26  # bytes; enough for a public ledger of 250,000 releases
 
 
 def read_regular(path: Path) -> bytes:

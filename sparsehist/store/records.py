@@ -1,4 +1,4 @@
-"""Records that are written to the state and read from it. The repr of records with secrets shows none."""
+"""Records that are written to the state and read from it. Records with secrets do not show them in their repr."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class SeriesFiles:
         return pl.concat(rows)[np.argsort(order)]
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
-        """Return the positions of keys in the counts; -1 for those without a count."""
+        """Return the positions of keys in `counts`; -1 for keys without a count."""
         keys = keys.select(self._columns)
         hashes = hash_keys(keys, self._salt)
         order, pairs = np.argsort(hashes), [np.empty((2, 0), np.int64)]

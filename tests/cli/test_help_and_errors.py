@@ -12,7 +12,7 @@ import pytest
 from sparsehist import __version__
 from sparsehist.cli.answer import in_options
 from sparsehist.cli.app import app
-from sparsehist.cli.options import StoreOptions, given, options_of
+from sparsehist.cli.options import StoreOptions, arguments, options_of
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import parameter
 
@@ -165,7 +165,7 @@ def test_a_new_parameter_of_a_series_is_an_option():
         flavour: str = parameter("Which flavour.", "plain", choices=("plain", "sweet"))
 
     made = options_of("Asked", record=More)(name="a", key=["k"], max_keys=1, domain="hash64()", flavour="sweet")
-    assert given(made)["flavour"] == "sweet"
+    assert arguments(made)["flavour"] == "sweet"
 
 
 def test_a_log_of_steps_shows_no_data(sparsehist, caplog):

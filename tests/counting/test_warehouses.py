@@ -101,8 +101,8 @@ def test_counts_come_in_with_what_was_declared() -> None:
     [
         ({"dialect": "oracle"}, "dialect must be one of"),
         ({"count": "query"}, "need other names"),
-        ({"key": "${x}"}, "names are text"),
-        ({"table": "a..b"}, "names are text"),
+        ({"key": "${x}"}, "names must be text"),
+        ({"table": "a..b"}, "names must be text"),
         ({"domain": sh.Catalogue(range(10_001))}, "at most 10000 values"),
     ],
 )

@@ -24,7 +24,7 @@ def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
     """
     for again in (False, True):
         done = sh.sql(script, store=tmp_path / "store", tables=TABLES, parameters={"key": 7})
-        said = [outcome.said for outcome in done.outcomes]
+        said = [outcome.message for outcome in done.outcomes]
         assert said[0] == f"{'kept' if again else 'created'} the series log"
         assert ("appended with this log before" in said[2]) == again
         assert done.outcomes[3].release.repeated == again

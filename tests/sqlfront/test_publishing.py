@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(ran, here
 def test_the_report_is_written_by_a_statement(ran, here):
     """REPORT STORE writes the page of `Store.report`; a wrong file is refused before anything runs."""
     outcomes, problems = ran(f"{CREATE} release a from queries at level 1; report store to 'report.html' delta 1e-9")
-    assert problems == [] and "report.html" in outcomes[-1].said
+    assert problems == [] and "report.html" in outcomes[-1].message
     assert "1e-09" in (here / "report.html").read_text(encoding="utf-8")
     outcomes, problems = ran("select 1; report store to 'report.txt'")
     assert [outcome.kind for outcome in outcomes] == ["not run"] and len(problems) == 1

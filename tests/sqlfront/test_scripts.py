@@ -85,12 +85,12 @@ def test_keep_going_runs_all_that_can_run(store, session):
 def test_a_dry_run_says_what_would_be_spent(store, session):
     """A dry run predicts the sums of the ledger, and changes neither store nor session."""
     outcomes = run_script(session, _script(), dry_run=True)
-    assert "nothing before, rho 0.1 after" in outcomes[25].said
-    assert "rho 1.4 before, rho 1.5 after" in outcomes[39].said
+    assert "nothing before, rho 0.1 after" in outcomes[25].message
+    assert "rho 1.4 before, rho 1.5 after" in outcomes[39].message
     assert store.ledger(full=True).is_empty() and session.connection.sql("show tables").fetchall() == [("log",)]
     run_script(session, _script())
     foreseen = run_script(session, "release r1 from s0 at level 0.2; release x from s0 at level 0.7", dry_run=True)
-    assert [outcome.said for outcome in foreseen] == [
+    assert [outcome.message for outcome in foreseen] == [
         "was made before; spends nothing",
         "population default: rho 1.5 before, rho 1.9 after",
     ]
@@ -128,7 +128,7 @@ def test_a_dry_run_foresees_workloads_and_open_domains():
     assert list(refused) == [7, 8, 12, 13]
     assert {each.number: type(each.error) for each in foreseen if each.error is not None} == refused
     (level,) = ledger.filter(scope="population")["level"]
-    assert f"rho {level} after" in foreseen[10].said
+    assert f"rho {level} after" in foreseen[10].message
 
 
 def test_a_dry_run_counts_periods_that_were_dropped(store, session):
@@ -145,10 +145,10 @@ def test_a_dry_run_counts_periods_that_were_dropped(store, session):
     assert [str(outcome.error) for outcome in foreseen] == [str(outcome.error) for outcome in done]
     assert foreseen[-1].error is not None
     ended = "nothing more can be added to v"  # this is said only of released periods
-    assert not any(ended in outcome.said for outcome in (foreseen[0], done[0]))
+    assert not any(ended in outcome.message for outcome in (foreseen[0], done[0]))
     for dry in (True, False):
         (dropped,) = run_script(session, "drop series v_2026w12", dry_run=dry)
-        assert ended in dropped.said
+        assert ended in dropped.message
     with pytest.raises(sh.errors.RefusedError, match="nothing more can be added"):
         weeks.append(pl.DataFrame({"user_id": range(50), "query": "a"}), period="2026-W14")
 
@@ -162,14 +162,14 @@ def test_a_dry_run_adds_what_choosing_keys_spends(store, session):
     """A dry run adds the cost of CHOOSE KEYS to later releases, and charges it to the budget."""
     script = f"{CHOOSE} {CHOOSE} create series s0 with ({OPTIONS}) as from log; release a from s0 at level 0.2"
     outcomes = run_script(session, script, dry_run=True)
-    assert outcomes[0].said == "population default: nothing before, rho 0.5 after"
-    assert outcomes[1].said == "population default: rho 0.5 before, rho 0.5 after"
-    assert "rho 0.5 before, rho 0.7 after" in outcomes[3].said
+    assert outcomes[0].message == "population default: nothing before, rho 0.5 after"
+    assert outcomes[1].message == "population default: rho 0.5 before, rho 0.5 after"
+    assert "rho 0.5 before, rho 0.7 after" in outcomes[3].message
     assert not any(outcome.error for outcome in run_script(session, script))
     assert _level(store) == ["0.7"]
     store.set_budget(rho=1)
     (outcome,) = run_script(session, CHOOSE.replace("found", "other"), dry_run=True)
-    assert outcome.said == "would be refused" and outcome.error.exit_code == 3
+    assert outcome.message == "would be refused" and outcome.error.exit_code == 3
 
 
 LIMITS = f"""
@@ -198,4 +198,4 @@ def test_a_dry_run_foresees_budgets_caps_and_periods(store, session):
     assert "the board agreed" in store.events()["reason"].to_list()
     assert store.series("weeks").appended() == ["2026-W12"]
     (level,) = store.ledger(full=True).filter(scope="population", population="default")["level"]
-    assert f"rho {level} after" in foreseen[8].said
+    assert f"rho {level} after" in foreseen[8].message

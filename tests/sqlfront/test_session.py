@@ -221,12 +221,12 @@ def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
     made = CREATE.replace("from log", "from 'log.parquet'")
     ran(made)
     again = made.replace("series queries", "series if not exists queries")
-    assert ran(again)[0][-1].said == "kept the series queries"
+    assert ran(again)[0][-1].message == "kept the series queries"
     assert "max_keys=3" in ran(again.replace("max_keys = 3", "max_keys = 4"))[1][0]
     log.head(20).write_parquet(here / "log.parquet")
     assert "the log it was made from differs" in ran(again)[1][0]
     frames = CREATE.replace("series queries", "series if not exists frames")
-    assert ran(frames)[0][-1].said == "created the series frames"
+    assert ran(frames)[0][-1].message == "created the series frames"
     assert "data in memory" in ran(frames)[1][0]
 
 

@@ -27,11 +27,6 @@ _NOTATION = Notation(
 )
 
 
-def check_strategy(text: str) -> None:
-    """Refuse a text that is not the name of a strategy; it need not fit any workload."""
-    _NOTATION.kind(_NOTATION.read(text), dict.fromkeys(("auto", *_COMBINED, *_MAKERS)))
-
-
 def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
     """Make the strategy with this name (`Strategy.name`) for a workload; return a strategy unchanged.
 

@@ -109,7 +109,8 @@ def append(
     growing.append(reading.files(), **position, counting=reading.counting())
     status = "appended" if growing.appended() != before else "repeated"
     data = {"store": str(store), "series": series, "status": status, **position}
-    return Answer(data, [f"{status} {step or period} to {series}; this publishes nothing"])
+    what = f"period {period}" if step is None else f"step {step}"
+    return Answer(data, [f"{status} {what} to {series}; this publishes nothing"])
 
 
 def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using: Using = DEFAULT) -> Answer:

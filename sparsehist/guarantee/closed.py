@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from sparsehist.errors import (
-    DeclarationError,
-    InputError,
-    SparsehistError,
-    StatementError,
-    raise_alone,
-)
+from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError, raise_alone
 from sparsehist.guarantee.check import Check, TieError
 from sparsehist.guarantee.extensions import draw_no_progress
 from sparsehist.guarantee.plan import plan_of

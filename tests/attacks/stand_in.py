@@ -1,6 +1,6 @@
-"""A store and a series held in plain arrays, so that thousands of whole series of releases can be drawn in a second.
+"""Provide a store and a series in plain arrays, so that thousands of series of releases are drawn in a second.
 
-Both give `sparsehist.release.pipeline` the same data as a store on disk.
+`sparsehist.release.pipeline` receives the same data from these classes as from a store on disk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 
 
 class FilesInMemory:
-    """The counted cells, sorted by count and in random order within equal counts."""
+    """Files of a series in memory: the counted cells, sorted by count, in random order within equal counts."""
 
     def __init__(self, counts: np.ndarray, rng: np.random.Generator) -> None:
         cells = rng.permutation(np.flatnonzero(counts))
@@ -100,7 +100,7 @@ class _Record:
 
 
 class Drawn:
-    """A series over a small domain, for any number of releases."""
+    """A series over a small domain in memory, for any number of releases."""
 
     def __init__(self, counts: np.ndarray, max_keys: int, *, rng: np.random.Generator) -> None:
         self.size, self.rng = counts.size, rng
@@ -114,7 +114,7 @@ class Drawn:
         return release(LockedSeries(home, self.state, _Record, self.declaration), request, open_path).frame
 
     def row(self, frame: pl.DataFrame) -> np.ndarray:
-        """Return noisy counts by cell, NaN if unpublished."""
+        """Return the noisy count of each cell, NaN if unpublished."""
         values = np.full(self.size, np.nan)
         values[frame["cell"].to_numpy()] = frame["noisy_count"].to_numpy()
         return values

@@ -1,4 +1,4 @@
-"""Objects that hold secret arrays print no count: not in a debugger, a log or a traceback with local variables."""
+"""No repr of an object with secret arrays shows a count in a debugger, a log or a traceback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _classes() -> Iterator[type]:
 
 
 def printed_fields(made: type) -> list[str]:
-    """Return the types of the fields that a generated repr shows."""
+    """Return the types of the fields that the generated repr of a class shows."""
     if dataclasses.is_dataclass(made):
         shown = getattr(made, "__dataclass_params__").repr  # noqa: B009 - a subclass may have that of its base
         return [str(field.type) for field in dataclasses.fields(made) if field.repr and shown]
@@ -37,7 +37,7 @@ def printed_fields(made: type) -> list[str]:
 
 
 def test_no_class_prints_arrays_unless_they_are_public() -> None:
-    """Every class whose generated repr shows arrays or tables is in a list of public classes."""
+    """Every class whose generated repr shows arrays or tables is in the list of public classes."""
     public = {
         "workload.strategies.optimised._Decomposed",
         "local.estimates.Decoded",
@@ -57,7 +57,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
 
 
 def test_secret_arrays_are_not_printed() -> None:
-    """The repr of an object with secret arrays is only the name of its class."""
+    """The repr of an object with secret arrays shows only the name of its class."""
     made = NewlyTracked(np.array([_SECRET]), np.array([[_SECRET]]), np.array([_SECRET]), np.array([True]))
     shown = f"{made!r}{made}{[made]!r}"
     assert not any(character.isdigit() for character in shown) and "array" not in shown

@@ -1,4 +1,4 @@
-"""Attempts to get an answer, or a sum of answers, without noise."""
+"""Tests of attacks that try to get an answer, or a sum of answers, without noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNEVEN = {
 @pytest.mark.parametrize("matrix", UNEVEN.values(), ids=UNEVEN.keys())
 @pytest.mark.parametrize("max_keys", [1, 3])
 def test_every_query_gets_noise_however_large_the_others_are(matrix: np.ndarray, max_keys: int) -> None:
-    """The noisy measurements determine every query, so no part of an answer comes from the true counts alone."""
+    """Every query is answered from noisy measurements alone, even if other queries have far larger weights."""
     workload = Matrix(matrix)
     strategy = choose(workload, max_keys)
     factored = strategy.noise_answers(strategy.apply(np.eye(workload.n_cells)))
@@ -35,7 +35,7 @@ def test_every_query_gets_noise_however_large_the_others_are(matrix: np.ndarray,
 
 @pytest.mark.parametrize("users", [8000, 8500])
 def test_no_release_fails_for_what_the_counts_are(users: int) -> None:
-    """A release is never refused because an answer overflows, since that would reveal the counts."""
+    """A workload release does not fail because an answer is large, since a failure would reveal the counts."""
     log = pl.DataFrame({"user": range(users), "a": [0] * users, "b": [0] * users})
     store, domain = sh.open(":memory:", seed=1), sh.Product(a=sh.Integers(1), b=sh.Integers(1))
     series = sh.create(store, log, name="s", unit="user", key=["a", "b"], max_keys=1, domain=domain)

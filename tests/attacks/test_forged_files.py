@@ -22,7 +22,7 @@ PLANTED = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
 
 
 def forged(release: sh.Release, path: Path, **changes: object) -> Path:
-    """Return a release file with altered metadata or an altered declaration."""
+    """Return the path of a release file with altered metadata or an altered declaration."""
     told = release.metadata
     declared = told["declaration"] | {name: value for name, value in changes.items() if name in told["declaration"]}
     metadata = json.dumps({"format": 1, **told, **changes, "declaration": changes.get("declaration", declared)})
@@ -31,7 +31,7 @@ def forged(release: sh.Release, path: Path, **changes: object) -> Path:
 
 
 def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a release imports no module and opens no file that the release names; a control does import one."""
+    """Reading a forged release neither imports a module nor opens a file that the release names."""
     (tmp_path / "planted.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(tmp_path)
     release = a_series().release("one", level=1)
@@ -64,14 +64,14 @@ def test_metadata_of_another_type_are_refused(tmp_path: Path, changes: dict[str,
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"format": 1' + "1" * 5000 + "}"], ids=len)
 def test_metadata_that_are_no_object_are_refused(tmp_path: Path, text: str) -> None:
-    """Metadata are refused if they are a list, too deeply nested, or contain a number with too many digits."""
+    """Metadata that are a list, are nested too deeply, or contain too long a number are refused."""
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "a.parquet", metadata={"sparsehist": text})
     with pytest.raises(InputError, match="not a release"):
         sh.read(tmp_path / "a.parquet")
 
 
 def planted(path: Path, kind: str) -> None:
-    """Replace a small file by something that blocks a reader or exceeds the memory."""
+    """Replace a small file by one that blocks its reader or fills the memory."""
     path.unlink(missing_ok=True)
     if kind == "pipe":
         os.mkfifo(path)
@@ -93,7 +93,7 @@ KINDS = ["pipe", "device", "nested", "huge", "infinite", "list"]
 
 @pytest.fixture
 def at_once() -> Iterator[None]:
-    """Interrupt a reader that blocks for more than ten seconds."""
+    """Fail a test whose reader blocks for more than ten seconds."""
 
     def give_up(*_: object) -> None:
         pytest.fail("still waiting")
@@ -109,7 +109,7 @@ def at_once() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["mark", "format", "ledger"])
 def test_what_stands_in_the_place_of_a_small_file_is_refused_at_once(tmp_path: Path, place: str, kind: str) -> None:
-    """A replaced mark, format file or public ledger is refused at once and never read as empty."""
+    """A forged mark file, format file or public ledger is refused at once and never read as empty."""
     store, out = tmp_path / "store", tmp_path / "out"
     out.mkdir()
     series = a_series(store)
@@ -123,7 +123,7 @@ def test_what_stands_in_the_place_of_a_small_file_is_refused_at_once(tmp_path: P
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_session_for_readers_refuses_them_at_once(tmp_path: Path, kind: str) -> None:
-    """A planted ledger is refused; a planted release is skipped."""
+    """An analyst session skips a forged release and refuses a forged ledger, both at once."""
     a_series().release("one", level=1).write_parquet(tmp_path / "a.parquet")
     planted(tmp_path / "b.parquet", kind)
     with sh.open_analyst(tmp_path) as session:
@@ -137,7 +137,7 @@ BELLS = "\x1b]0;owned\x07\x1bc\x9b31m\u202e"
 
 
 def test_no_control_character_reaches_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Control characters in column names, keys, paths and metadata are escaped in errors, tables, JSON and reprs."""
+    """Control characters in names, keys, paths and metadata are escaped in errors, tables, JSON and reprs."""
     log = pl.DataFrame({"user": range(900), f"key{BELLS}": [f"/{BELLS}"] * 900})
     log.write_parquet(tmp_path / f"log{BELLS}.parquet")
     bounds = ["--max-keys", "1", "--domain", "strings(max_bytes=40)"]

@@ -1,4 +1,4 @@
-"""New empty cells are chosen uniformly, and measurements confirm the privacy of two joint releases."""
+"""Empty cells are published uniformly, and a measurement confirms the privacy of two releases together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.stats import assert_consistent, two_sample_outcomes
 
 
 def test_empty_cells_are_chosen_uniformly_round_after_round() -> None:
-    """No empty cell is likelier than another to be published first, second or third."""
+    """No empty cell is more likely than another to be published in the first, second or third release."""
     counts, rng = np.repeat([0, 3], 6), seeded(17)
     rounds = [("0.5", 3.5), ("2", 2.5), ("0.5", 0.5)]
     times = np.empty((300, 6))
@@ -36,13 +36,13 @@ ONE = Gaussian(sensitivity=1.0)
 
 
 def delta(epsilon: float, rho: float) -> float:
-    """Return the exact delta of one Gaussian release at rho, a hockey-stick divergence."""
+    """Return the exact delta of one Gaussian release of rho, a hockey-stick divergence."""
     mu = math.sqrt(2 * rho)
     return float(ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2))
 
 
 def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> np.ndarray:
-    """Encode both releases of each cell, in bins two thirds of a count wide, as one number."""
+    """Return one number per cell that encodes both releases of the cell, in bins of two thirds of a count."""
     levels, thresholds = zip(*rounds, strict=True)
     drawn = release_sparse(ONE, np.full(CELLS, count), levels, thresholds, rng=seeded(seed), **wrong)
     bins = np.where(drawn.published, np.floor(1.5 * (np.nan_to_num(drawn.noise) + count)) + 50, 0).astype(np.int64)
@@ -50,7 +50,10 @@ def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: ob
 
 
 def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
-    """Find the best event in one half; return by how many standard errors it exceeds the bound in the other half."""
+    """Return by how many standard errors the worst event exceeds the privacy bound.
+
+    One half of the draws selects the event, and the other half estimates its probabilities.
+    """
     half = len(first) // 2
     _, index = np.unique(np.concatenate([first, second]), return_inverse=True)
     size = int(index.max()) + 1
@@ -62,7 +65,7 @@ def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 
 
 def worst(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> float:
-    """Return the largest excess over both directions and all epsilons."""
+    """Return the largest excess over the privacy bound, in standard errors, over both directions and all epsilons."""
     one, two = (outcomes(rounds, count + i, seed + i, **wrong) for i in (0, 1))
     return max(max(excess(one, two, e), excess(two, one, e)) for e in EPSILONS)
 
@@ -72,18 +75,18 @@ def worst(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: objec
 def test_joint_releases_of_neighbours_keep_the_bound_of_the_finest_level(
     rounds: list[tuple[str, float]], count: int
 ) -> None:
-    """No event of both releases distinguishes c from c + 1 better than the finest release alone is allowed to."""
+    """Two releases together distinguish counts c and c + 1 no better than the finer release may alone."""
     # Twenty-four comparisons exceed 7 deviations with a probability of 3e-11 in all.
     assert worst(rounds, count, 21 + 2 * count) < 7
 
 
 def test_the_measurement_sees_releases_that_cost_more() -> None:
-    """Negative control: with fresh noise at each level, which costs the sum of the levels, the bound is exceeded."""
+    """The measurement detects two releases with independent noise, which cost the sum of both levels."""
     assert worst(ROUNDS, 2, 31, tracked_noise=independent_redraw) > 7
 
 
 def test_the_exact_delta_is_what_one_release_attains() -> None:
-    """The bound is tight: one release at the finest level alone reaches it."""
+    """One release at the finest level alone reaches the exact delta, so the privacy bound is tight."""
     mu = math.sqrt(2 * FINEST)
     draws = seeded(33).standard_normal(400_000)
     for epsilon in EPSILONS:

@@ -1,4 +1,4 @@
-"""Only published rows leave the store, and all other public output is the same for every log."""
+"""Only published rows leave the store, and all other public output is equal for every log."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ WANTED = [b"SECRET", "SECRET".encode("utf-16-le")]
 
 
 def holds_secret(content: bytes | str) -> bool:
-    """Search for the planted text in either encoding."""
+    """Return whether bytes contain the planted text in either encoding."""
     raw = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     return any(wanted in raw for wanted in WANTED)
 
 
 def planted_log() -> pl.DataFrame:
-    """Return a log with a few frequent public keys, and secret keys and units that occur once."""
+    """Return a log with a few frequent public keys, and with secret keys and users that occur once."""
     loud = [(f"user{i}", f"loud-key-of-some-length-{i % 3}") for i in range(900)]
     return pl.DataFrame([*loud, *((f"SECRETunit{i}", key) for i, key in enumerate(SECRETS))],
                         schema=["user_id", "query"], orient="row")  # fmt: skip
@@ -59,7 +59,7 @@ def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
 
 
 def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
-    """Files, pickles, Arrow buffers, marks, logs and reprs hold no unpublished key and no unit."""
+    """Files, pickles, Arrow buffers, mark files, logs and reprs contain no unpublished key and no user."""
     caplog.set_level(logging.DEBUG)
     (tmp_path / "public").mkdir()
     counting = sh.Counting(progress=True)
@@ -80,7 +80,7 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 
 def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
-    """Running series, shares, interactive sessions, reports, readers and SQL show no planted secret either."""
+    """Running series, shares, interactive sessions, reports, readers and SQL show no planted secret."""
     caplog.set_level(logging.DEBUG)
     store, out = tmp_path / "store", tmp_path / "public"
     out.mkdir()
@@ -161,7 +161,7 @@ def _breaking():
 
 @pytest.mark.parametrize("source", BAD.values(), ids=BAD)
 def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
-    """No message, traceback, pickle, cause or note of an error quotes a value."""
+    """No message, traceback, pickle, cause or note of an error quotes a secret value."""
     with warnings.catch_warnings(), pytest.raises(SparsehistError) as caught:  # noqa: PT012
         warnings.simplefilter("ignore")
         count(source(tmp_path))
@@ -179,7 +179,7 @@ def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
 
 
 def test_an_engine_error_does_hold_a_secret() -> None:
-    """Control: the planted cast fails in DuckDB with the secret in its text."""
+    """An unfiltered DuckDB error does contain the planted secret, so the search for secrets can find one."""
     with pytest.raises(duckdb.Error, match="SECRET"):
         duckdb.sql(f"select '{SECRET}'::int").fetchall()
 
@@ -205,7 +205,7 @@ REQUESTS = [
 
 
 def public_side(counts: pl.DataFrame) -> list[object]:
-    """Return everything public about some requests except the rows: metadata, refusals and the ledger."""
+    """Return all public output of some requests except the rows: metadata, refusals and the ledger."""
     counted = sh.Counts(counts, largest=1)
     series = sh.create(":memory:", counted, name="c", key="cell", max_keys=3, domain=sh.Integers(1000), cap=20)
     shown: list[object] = []
@@ -229,9 +229,9 @@ def test_everything_public_is_the_same_for_any_log() -> None:
 def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
     monkeypatch: pytest.MonkeyPatch, threshold: float, *, refused: bool
 ) -> None:
-    """Whether too many cells would be drawn depends on public numbers only; the test lowers the limit of 2**31.
+    """Whether a release is refused for too many rows depends only on public numbers.
 
-    The public limit is half of what may be drawn from one group, and counts only that group.
+    The test lowers the limit of 2**31 cells. The public limit is half of what may be drawn from one group.
     """
     assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)

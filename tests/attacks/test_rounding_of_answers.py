@@ -1,4 +1,4 @@
-"""Attempts to infer counts from the floating-point rounding of workload answers."""
+"""Tests of attacks that infer counts from the floating-point rounding of workload answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
     ids=["identity", "haar", "optimised", "weights of 1e20"],
 )
 def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: str, weights: np.ndarray) -> None:
-    """All answers about one cell agree with a single noisy count: rounding reveals no true count."""
+    """All answers about one cell are consistent with a single noisy count, so rounding reveals nothing more."""
     matrix = np.stack([weights, np.zeros_like(weights)], axis=1)
     for count in (0, 10**9):
         made = _of_two_cells(count, 3).release("w", workload=Matrix(matrix), level="0.5", strategy=strategy)
@@ -56,7 +56,7 @@ def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: st
 
 @pytest.mark.parametrize("exponent", range(-8, 41, 4))
 def test_the_grid_of_cells_divides_one(exponent: int) -> None:
-    """Rounding the noise and adding the count equals rounding their sum: remainders tell nothing of the count."""
+    """Rounding the noise before or after adding the count gives equal results, so remainders reveal no count."""
     strategy = strategy_named("identity", Matrix(np.array([[0.5, 1.5]])))
     step = cell_grid(strategy, 1.3 * 2.0**exponent)
     assert step is not None
@@ -66,7 +66,7 @@ def test_the_grid_of_cells_divides_one(exponent: int) -> None:
 
 
 def test_noise_too_large_for_doubles_is_refused() -> None:
-    """If a double cannot hold the sum of count and noise, the release is refused, even if weights are small."""
+    """A release is refused if a double cannot hold the sum of count and noise, even if the weights are small."""
     series = _of_two_cells(5, 3)
     with pytest.raises(LevelError, match="standard deviation"):
         series.release("w", workload=Matrix(np.array([[1e-9, 2.5e-9]])), level="1e-32", strategy="identity")
@@ -75,7 +75,7 @@ def test_noise_too_large_for_doubles_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["identity", "haar", "optimised", "optimised(share=30)"])
 def test_answers_depend_on_noisy_measurements_alone(name: str) -> None:
-    """Different counts with the same noisy measurements give the same answers to the last bit."""
+    """Different counts with equal noisy measurements give equal answers, bit for bit."""
     weights = 1.0 + entropy.seeded(3).random(30_000)
     strategy = strategy_named(name, Matrix(np.stack([weights, weights, 3 * weights], axis=1)))
     family = family_for(Gaussian(), strategy, strategy.l2(2))
@@ -94,7 +94,7 @@ def test_answers_depend_on_noisy_measurements_alone(name: str) -> None:
 
 
 def test_answers_that_share_no_grid_are_refused() -> None:
-    """If each answer has its own noise, a workload whose answers cannot share a grid is refused."""
+    """If each answer has its own noise, a workload whose answers cannot share a rounding grid is refused."""
     counts = sh.Counts(pl.DataFrame({"a": [0], "b": [1], "count": [7]}), largest=1)
     domain = sh.Product(a=sh.Integers(2), b=sh.Integers(3))
     series = sh.create(sh.open(":memory:", seed=1), counts, name="s", key=["a", "b"], max_keys=1, domain=domain)

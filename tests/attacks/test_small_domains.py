@@ -1,4 +1,4 @@
-"""Whole series of releases over one to eight cells have the dense law, cell by cell and jointly."""
+"""Series of releases over one to eight cells have the joint distribution of the dense mechanism."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THRESHOLDS = [1.5, 1.0, 3.0, 0.5, -0.25, 4.0]
 
 
 def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
-    """Return noisy counts by (run, release, cell), NaN if unpublished."""
+    """Return noisy counts by (run, release, cell), drawn by the package; NaN if unpublished."""
     rng = seeded(seed)
     out = np.empty((runs, len(LEVELS), counts.size))
     for run in out:
@@ -33,13 +33,13 @@ def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
 
 
 def densely(counts: np.ndarray, seed: int, runs: int = 10 * RUNS, *, scale: float = 1.0) -> np.ndarray:
-    """Return the same array as `sparsely`, from the dense baseline."""
+    """Return noisy counts by (run, release, cell), drawn by the dense mechanism; NaN if unpublished."""
     noisy = dense(Gaussian(sensitivity=np.sqrt(2) * scale), np.tile(counts, runs), LEVELS, THRESHOLDS, seed=seed)
     return noisy.reshape(len(LEVELS), runs, counts.size).transpose(1, 0, 2)
 
 
 def p_value(one: np.ndarray, two: np.ndarray, cells: list[int]) -> float:
-    """Return the p-value that compares some cells jointly: where they are published, and their values."""
+    """Return the p-value that compares two sets of releases on some cells: which are published, and their values."""
     parts = [each[:, :, cells].reshape(len(each), -1) for each in (one, two)]
     seen = [~np.isnan(part) @ (1 << np.arange(part.shape[1])) for part in parts]
     values = [np.nan_to_num(part) for part in parts]
@@ -47,7 +47,7 @@ def p_value(one: np.ndarray, two: np.ndarray, cells: list[int]) -> float:
 
 
 def totals(noisy: np.ndarray) -> np.ndarray:
-    """Return the number of cells in the first, third and fifth release, and in all three."""
+    """Return the numbers of published cells in the first, third and fifth release; shape (runs, 3)."""
     published = ~np.isnan(noisy)
     return np.stack([published[:, 0].sum(1), published[:, 2].sum(1), published[:, 4].sum(1)], axis=1)
 
@@ -65,7 +65,7 @@ DOMAINS = {
 @pytest.mark.parametrize("runs", [FEW, pytest.param(RUNS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("counts", DOMAINS.values(), ids=DOMAINS)
 def test_small_domains_have_the_dense_law(counts: list[int], runs: int) -> None:
-    """Publication and values of cells in six releases follow the dense law, for pairs of cells and in total."""
+    """Six releases of a small domain have the joint distribution of dense releases, for pairs of cells and totals."""
     sparse, dense = sparsely(np.array(counts), 1, runs), densely(np.array(counts), 2, 10 * max(runs, 500))
     assert_consistent(p_value(sparse, dense, [0]), "the first cell")
     if len(counts) > 1:
@@ -75,14 +75,14 @@ def test_small_domains_have_the_dense_law(counts: list[int], runs: int) -> None:
 
 
 def test_a_wrong_scale_is_seen() -> None:
-    """Negative control: noise that is 30 % too wide is detected."""
+    """The comparison of releases detects noise that is 30 % too wide."""
     counts = np.array(DOMAINS["two cells"])
     assert_detected(p_value(densely(counts, 3, RUNS, scale=1.3), densely(counts, 4), [0, 1]), "a wider scale")
 
 
 @pytest.mark.parametrize("n", [5, 40], ids=["by rejection", "by rank"])
 def test_false_keys_are_neither_counted_nor_tracked(n: int) -> None:
-    """New false keys are drawn only from the 60 of 100 cells that are neither counted nor tracked."""
+    """New false keys are drawn only from cells that are neither counted nor tracked, 60 of 100 here."""
     rng, tracked = seeded(9), list(range(1, 100, 5))
     files = FilesInMemory((np.arange(100) % 5 == 0).astype(np.int64), rng)
     known = pl.DataFrame({"key_0": tracked})

@@ -1,4 +1,4 @@
-"""Spark's event log, EXPLAIN and PySpark's logger leak neither the salt nor values."""
+"""Spark's event log, EXPLAIN and PySpark's logger reveal neither the salt nor values of the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DECLARED = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings
 
 @pytest.fixture
 def events(tmp_path):
-    """Return the content of Spark's event log so far, with whole plans."""
+    """Return the content of Spark's event log so far, with complete query plans."""
     session = spark.session()
     jvm, scala = session.sparkContext._jvm, session.sparkContext._jsc.sc()
     (tmp_path / "events").mkdir()
@@ -60,7 +60,7 @@ def explained(frame) -> str:
 
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: str) -> None:
-    """No salt appears in Spark's event log or in EXPLAIN EXTENDED; as a control, a literal appears in both."""
+    """No salt appears in Spark's event log or in EXPLAIN EXTENDED, where a plain literal would appear."""
     frame = spark.frame(a_log(90, 30), kind)
     salts = set()
     series = sh.create(tmp_path / "store", frame, name="plain", **DECLARED)

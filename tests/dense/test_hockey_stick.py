@@ -1,4 +1,4 @@
-"""Two releases of one vector together satisfy the privacy bound of the finer release; independent ones do not."""
+"""Two releases of one vector satisfy the privacy bound of the finer release, and independent releases do not."""
 
 from __future__ import annotations
 

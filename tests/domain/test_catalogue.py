@@ -15,7 +15,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 @given(st.lists(ANY_TEXT, min_size=1, unique=True))
 def test_any_unicode_text_round_trips(values):
-    """A catalogue of any Unicode text is read back from its text, value for value."""
+    """The text of a catalogue of any Unicode values reads back as an equal catalogue."""
     again = Domain.parse(str(Catalogue(values)))
     assert again.values.to_list() == values
     assert again == Catalogue(values)
@@ -40,7 +40,7 @@ def test_text_files_hold_what_is_written(tmp_path, name, content, values):
 
 
 def test_a_file_can_be_read_as_text(tmp_path):
-    """`kind=` fixes the type of the values of a text file, and is part of the text form."""
+    """The option `kind=` fixes the type of the values of a text file, and is part of the catalogue's text."""
     path = tmp_path / "zip.csv"
     path.write_text("code,city\n10115,Berlin\n20095,Hamburg\n")
     domain = Catalogue(file=path, column="code", kind="string")
@@ -60,7 +60,7 @@ def test_a_file_can_be_read_as_text(tmp_path):
     ids=lambda values: type(values).__name__,
 )
 def test_files_and_copies_hold_the_same_catalogue(tmp_path, values):
-    """A catalogue, its Parquet copy and a catalogue of that file are equal and have one digest."""
+    """A catalogue and a catalogue read from its Parquet copy are equal and have one digest."""
     domain = Catalogue(values)
     domain.write_parquet(tmp_path / "copy.parquet")
     from_file = Catalogue(file=tmp_path / "copy.parquet")
@@ -70,7 +70,7 @@ def test_files_and_copies_hold_the_same_catalogue(tmp_path, values):
 
 
 def test_a_file_catalogue_is_read_from_a_copy(tmp_path):
-    """The text of a file catalogue holds its digest; if the file is gone, a copy with that digest is read."""
+    """A catalogue of a file that is gone is read from a copy with the digest in the catalogue's text."""
     path, copy = tmp_path / "areas.csv", tmp_path / "copy.parquet"
     path.write_text("id,url\n1,/a\n2,/b'c\n")
     domain = Catalogue(file=path, column="url")
@@ -89,7 +89,7 @@ def test_a_file_catalogue_is_read_from_a_copy(tmp_path):
 
 
 def test_a_changed_file_is_refused(tmp_path):
-    """A file or copy whose values differ from the recorded digest is refused."""
+    """A file or copy of a catalogue is refused if its values differ from the recorded digest."""
     path, copy = tmp_path / "a.txt", tmp_path / "copy.parquet"
     path.write_text("x\ny\n")
     text, digest = str(Catalogue(file=path)), Catalogue(file=path).sha256
@@ -114,7 +114,7 @@ def test_long_catalogues_are_named_by_their_digest(tmp_path):
 
 
 def test_order_and_type_are_part_of_a_catalogue():
-    """Catalogues are different if their values differ in order, type or division into texts."""
+    """Two catalogues differ if their values differ in order, type or division into texts."""
     catalogues = [["a", "b"], ["b", "a"], ["ab"], [1, 2], ["1", "2"], [True, False], [2], [True]]
     assert len({Catalogue(values).sha256 for values in catalogues}) == len(catalogues)
     assert len({Catalogue(values) for values in [*catalogues, *catalogues]}) == len(catalogues)

@@ -1,4 +1,4 @@
-"""Invalid domains, catalogues and cells are refused with the value or with a valid form."""
+"""Invalid domains, catalogues and cells are refused, and the error names the value or a valid form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparsehist.errors import DomainError, InputError, LawError
 
 
 def parsed(text):
-    """Read a domain from its text."""
+    """Return the domain that a text describes."""
     return lambda: Domain.parse(text)
 
 
@@ -48,7 +48,7 @@ def test_what_is_no_domain_is_refused(make, message):
 
 
 def test_files_that_hold_no_catalogue_are_refused(tmp_path):
-    """Errors name the wrong file, column or output path."""
+    """Errors about the file of a catalogue name the wrong file, column or output path."""
     (tmp_path / "two.csv").write_text("a,b\n1,2\n")
     (tmp_path / "blank.txt").write_text("a\n\nb\n")
     for name, column, message in (
@@ -64,7 +64,7 @@ def test_files_that_hold_no_catalogue_are_refused(tmp_path):
 
 @pytest.mark.parametrize(("n", "n_taken", "message"), [(7, 4, "fewer free cells"), (2, 6, "does not match")])
 def test_more_than_the_free_cells_is_an_internal_error(n, n_taken, message):
-    """More free cells than there are, or a wrong number of taken cells, raise an internal error."""
+    """Drawing more free cells than exist, or stating a wrong number of taken cells, raises an internal error."""
     domain = Integers(10)
     with pytest.raises(LawError, match=message):
         draw_free(

@@ -16,13 +16,13 @@ MIXED = "aé€😀z"  # widths 1, 2, 3, 4, 1
 
 
 def listed(alphabet, longest, measure):
-    """List all strings over an alphabet by brute force."""
+    """Return all strings over an alphabet within the length bounds, by brute force."""
     candidates = ("".join(some) for m in range(1, longest + 1) for some in itertools.product(alphabet, repeat=m))
     return [text for text in candidates if measure(text) <= longest]
 
 
 def utf8_bytes(text):
-    """Return the number of bytes in UTF-8."""
+    """Return the number of UTF-8 bytes of a string."""
     return len(text.encode())
 
 
@@ -32,7 +32,7 @@ def frame(values):
 
 
 def named(value):
-    """Return the domain of a case as its test id."""
+    """Return the text of a case's domain as its test id."""
     return str(value).encode("ascii", "backslashreplace").decode() if isinstance(value, Strings) else "cells"
 
 
@@ -46,7 +46,7 @@ SMALL = [
 
 
 def test_sizes_of_all_unicode_match_pythons_own_utf8():
-    """The sizes for up to 2 bytes or 1 character equal the number of strings that Python can encode."""
+    """The sizes of domains of up to 2 bytes or 1 character equal the number of strings that Python can encode."""
     one, two = (sum(utf8_bytes(c) == width for c in SCALAR_VALUES) for width in (1, 2))
     assert Strings(max_bytes=1).size == one == 128
     assert Strings(max_bytes=2).size == one + one * one + two
@@ -56,7 +56,7 @@ def test_sizes_of_all_unicode_match_pythons_own_utf8():
 
 @pytest.mark.parametrize(("domain", "cells"), SMALL, ids=named)
 def test_cells_are_those_listed_by_brute_force(domain, cells):
-    """Numbering all cells gives each string of the brute-force list once, and every one is a member."""
+    """Numbering the cells of a string domain gives each string of a brute-force list once."""
     keys = domain.keys(np.arange(domain.size))
     assert domain.size == len(cells)
     assert sorted(keys["key_0"].to_list()) == sorted(cells)
@@ -65,7 +65,7 @@ def test_cells_are_those_listed_by_brute_force(domain, cells):
 
 
 def test_membership():
-    """Empty strings, too long ones and foreign characters are outside; bounds count bytes or characters."""
+    """Empty, too long and foreign strings are not members; lengths count bytes or characters."""
     keys = frame(["", "a", "é", "éé", "ab", "abc", "€", "b\x00", "😀"])
     assert Strings(max_bytes=2).contains(keys).tolist() == [0, 1, 1, 0, 1, 0, 0, 1, 0]
     assert Strings(max_chars=2).contains(keys).tolist() == [0, 1, 1, 1, 1, 0, 1, 1, 1]
@@ -84,7 +84,7 @@ def test_membership():
     ids=named,
 )
 def test_index_and_keys_are_inverse_on_large_domains(domain):
-    """Converting numbers to strings and back gives the same numbers, up to just below 2**63."""
+    """Converting cell numbers to strings and back gives the original numbers, up to just below 2**63."""
     inner = seeded(8).integers(0, domain.size, 5000)
     numbers = np.concatenate([[0, domain.size - 1], inner])
     keys = domain.keys(numbers)
@@ -94,7 +94,7 @@ def test_index_and_keys_are_inverse_on_large_domains(domain):
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).map(lambda t: "".join(set(t))))
 def test_any_alphabet_round_trips(alphabet):
-    """A domain over any alphabet is read back from its text, equal and with the same hash."""
+    """The text of a string domain over any alphabet reads back as an equal domain with an equal hash."""
     domain = Strings(max_chars=3, alphabet=alphabet)
     again = Domain.parse(str(domain))
     assert again == domain and hash(again) == hash(domain)

@@ -24,7 +24,7 @@ STDS = st.floats(1e-6, 1e6)
 
 @given(STDS)
 def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
-    """The grid step is a power of two, 1 or between 1/32 and 1/16 of the standard deviation."""
+    """The grid step is 1, or a power of two between 1/32 and 1/16 of the standard deviation."""
     step = grid_step(std)
     assert math.frexp(step)[0] == 0.5
     assert step == 1.0 or (std / 32 < step <= std / 16 and (1 / step).is_integer())

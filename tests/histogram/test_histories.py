@@ -25,7 +25,7 @@ EACH_KIND = [
 
 
 def at(family: Family, level: str, stds: float) -> float:
-    """Return a threshold this many standard deviations above the mean noise; integer noise rounds it down."""
+    """Return a threshold this many standard deviations above the mean noise, rounded down for integer noise."""
     bound = family.mean(level) + stds * family.std(level)
     return math.floor(bound) + 0.0 if family.integer else bound
 

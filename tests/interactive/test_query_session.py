@@ -1,4 +1,4 @@
-"""Interactive sessions are charged before the first query, and each answer is committed before it is returned."""
+"""An interactive session is charged before its first query, and each answer is committed before it is returned."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ ASKED = {"level": 20, "accuracy": "0.2"}
 
 
 def visits(store, *, noise="discrete_laplace", per_page=12_500, **more):
-    """Create a series of 64 pages; each of the first eight has `per_page` users (100,000 in all by default)."""
+    """Return a new series of 64 pages; each of the first eight has `per_page` users (100,000 in all by default)."""
     counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [per_page] * 8}), largest=1)
     declared = {"name": "visits", "key": "page", "max_keys": 1, "domain": sh.Integers(KEYS)} | more
     return sh.create(store, counts, noise=noise, **declared)
 
 
 def row_of(store, **begins):
-    """Return the only row of the full ledger whose column starts with this text."""
+    """Return the only row of the full ledger whose given column starts with this text."""
     ((column, text),) = begins.items()
     return store.ledger(full=True).row(by_predicate=pl.col(column).str.starts_with(text), named=True)
 
 
 @pytest.fixture
 def series():
-    """Create a series in a store in memory with a fixed seed."""
+    """Return a series in a new in-memory store with a fixed seed."""
     return visits(sh.open(":memory:", seed=5))
 
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace noise by 0."""
+    """Replace discrete Laplace noise by 0."""
     monkeypatch.setattr(DiscreteLaplace, "sample", lambda _, size, *__, **___: np.zeros(size, np.int64))
 
 
@@ -79,7 +79,7 @@ def test_without_noise_it_is_the_session_in_memory(series):
 
 
 def test_it_is_charged_whole_before_anything_is_asked(series):
-    """A session has one row in the ledger that queries do not change; its ε adds to the cost of releases."""
+    """A session is charged once in the ledger, before its first query, and queries do not change the charge."""
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="1.5", accuracy="0.3")
     before = series.store.ledger(full=True).drop("releases", "last_release")
@@ -92,7 +92,7 @@ def test_it_is_charged_whole_before_anything_is_asked(series):
 
 
 def test_levels_beside_gaussian_noise_are_rho():
-    """Beside Gaussian noise, the zCDP costs of a session's parts add up to its level and never exceed it."""
+    """In a series with Gaussian noise, the zCDP costs of a session's parts add up to its level in rho."""
     series = visits(sh.open(":memory:", seed=5), noise="gaussian")
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="0.1", accuracy="0.2")
@@ -108,7 +108,7 @@ def test_levels_beside_gaussian_noise_are_rho():
 
 
 def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
-    """A session above a cap or budget is refused with the largest level or the usable routes, and stores nothing."""
+    """A session above a cap or budget is refused, and the error names the largest level or usable routes."""
     store = sh.open(":memory:", seed=5)
     series = visits(store, noise="gaussian", cap=1)
     store.set_budget(epsilon=1, delta="1e-6")
@@ -129,7 +129,7 @@ def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
 
 
 def test_it_goes_on_wherever_it_is_opened(tmp_path):
-    """A session opened twice shares updates, hypothesis and threshold, and spends nothing twice."""
+    """A session that is opened twice shares its state, and a repeated query spends nothing."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED, most_updates=2)
     measured = session.ask(EARLY)
     generation = sh.open(tmp_path / "s").events()["generation"].max()
@@ -151,7 +151,7 @@ def test_it_goes_on_wherever_it_is_opened(tmp_path):
 
 @pytest.mark.parametrize("failure", [StoreError("the disk is full"), KeyboardInterrupt()])
 def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeypatch, failure):
-    """A failed commit reveals that a query needs an update, so the next query first commits that update."""
+    """If committing an update fails, the next query first commits that update, because the failure revealed it."""
     session = series.interactive("ad_hoc", **ASKED)
     k = session.updates_left
 
@@ -170,7 +170,7 @@ def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeyp
 
 
 def test_a_commit_that_was_interrupted_late_is_not_made_twice(series, monkeypatch):
-    """If an interrupt comes after the commit, repeating the query returns the committed answer."""
+    """If an interrupt comes just after the commit, repeating the query returns the committed answer."""
     session = series.interactive("ad_hoc", **ASKED)
     k, commit = session.updates_left, State.commit_round
 
@@ -188,7 +188,7 @@ def test_a_commit_that_was_interrupted_late_is_not_made_twice(series, monkeypatc
 
 
 def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
-    """If the store is locked, a query is refused whether or not it needs a measurement."""
+    """If the store is locked, every query is refused, whether or not it needs a measurement."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED)
     with sh.open(tmp_path / "s").hold():
         for predicate in (EARLY, pl.lit(value=True)):
@@ -197,7 +197,7 @@ def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
 
 
 def test_a_release_to_start_from_is_free_and_kept(series):
-    """Starting from a release costs nothing, and the start remains after the release and its series are dropped."""
+    """Starting a session from a release costs nothing, and the start remains after the release is dropped."""
     other = visits(series.store, name="other")
     start = other.release("public", level=1)
     session = series.interactive("ad_hoc", **ASKED, start=start)
@@ -212,7 +212,7 @@ def test_a_release_to_start_from_is_free_and_kept(series):
 
 
 def test_what_is_no_session_is_refused_by_name(series):
-    """Wrong parameters of a session, and names that belong to another kind of release, are refused."""
+    """Invalid or changed parameters of a session, and names of other kinds of release, are refused."""
     series.interactive("ad_hoc", **ASKED)
     series.release("public", level=1)
     for wrong, match in (({"level": 3}, "level='20'"), ({"mass": 5}, "no mass")):
@@ -228,7 +228,7 @@ def test_what_is_no_session_is_refused_by_name(series):
 
 
 def test_what_is_no_predicate_is_refused(series):
-    """A predicate that is not boolean or uses another column is refused, and nothing is measured."""
+    """A query that is not boolean or uses another column is refused, and nothing is measured."""
     session = series.interactive("ad_hoc", **ASKED)
     for wrong in ("page < 8", pl.col("visitor") < 8, pl.col("page") * 2):
         with pytest.raises(DeclarationError):
@@ -258,7 +258,7 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
 
 
 def test_one_question_follows_its_law():
-    """The outcome of one query (high, low or near) follows its exact law; half the check noise is detected."""
+    """The outcome of one query (high, low or near) has its exact distribution, and too little noise is detected."""
     asked, seen = pl.col("page").is_in([0, *range(8, 14)]), np.zeros(3, int)
     for number in range(600):
         if number % 50 == 0:
@@ -273,7 +273,7 @@ def test_one_question_follows_its_law():
 
 
 def test_watching_costs_no_more_than_it_may():
-    """By enumeration, one epoch of five queries costs at most its level; with half the check noise it costs more."""
+    """Checking five queries costs at most the stated epsilon, by enumeration; with half the noise it costs more."""
 
     def loss(guesses, moves, checks=4):
         one, other = (epoch(gaps, 12, 1.0, checks=checks) for gaps in (guesses, np.add(guesses, moves)))

@@ -1,4 +1,4 @@
-"""AboveThreshold follows its exact law and costs what it states; wrong versions cost more."""
+"""AboveThreshold follows its exact distribution and costs what it states, and wrong versions cost more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ RUNS = 6_000
 
 
 def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
-    """Return P[first trigger at j] for each j, then P[none]; shape (values + 1,). A rate of None means no noise."""
+    """Return the probabilities that each query is the first above the threshold, then that none is.
+
+    The result has shape (values + 1,). A rate of None means no noise.
+    """
     noise, weight = (np.array([0]), np.array([1.0])) if threshold_rate is None else (SPAN, pmf(threshold_rate, SPAN))
     below, law = weight, []
     for value in values:
@@ -31,7 +34,7 @@ def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
 
 
 def triggers_seen(values, **changed):
-    """Count how often each query is the first trigger, over many runs."""
+    """Return how often each query is the first to trigger, over many runs; the last entry counts runs without."""
     seen = np.zeros(len(values) + 1, int)
     about, rng = SparseVector(threshold=THRESHOLD, level=1, split="1/2", **changed), np.random.default_rng(81)
     for _ in range(RUNS):
@@ -41,7 +44,7 @@ def triggers_seen(values, **changed):
 
 
 def test_it_follows_its_law_and_not_another():
-    """The first trigger follows its law; a noiseless threshold and half the query noise are detected."""
+    """The first query that triggers follows its exact distribution, and two kinds of missing noise are detected."""
     seen = triggers_seen(VALUES)
     assert_consistent(g_test(seen, first_trigger(VALUES)))
     assert_detected(g_test(seen, first_trigger(VALUES, threshold_rate=None)), "a noiseless threshold")
@@ -50,12 +53,12 @@ def test_it_follows_its_law_and_not_another():
 
 @pytest.mark.slow
 def test_monotone_questions_have_half_the_noise():
-    """With monotone queries, the query noise has scale sensitivity / eps_2."""
+    """With monotone queries, the query noise has half the scale of general queries."""
     assert_consistent(g_test(triggers_seen(VALUES, monotone=True), first_trigger(VALUES, query_rate=0.5)))
 
 
 def test_after_a_trigger_the_threshold_is_drawn_afresh():
-    """After a trigger, the next answer follows the law of a newly drawn threshold."""
+    """After a trigger, the next answer has the distribution that follows from a newly drawn threshold."""
     seen, kept = np.zeros(2, int), np.zeros(2, int)
     about, rng = SparseVector(threshold=0, level=2, triggers=2, split="1/2"), np.random.default_rng(82)
     for _ in range(2 * RUNS):  # one run in three triggers
@@ -70,14 +73,14 @@ def test_after_a_trigger_the_threshold_is_drawn_afresh():
 
 
 def losses(moves, **rates):
-    """Return the largest privacy loss of the first trigger, if each query changes by its entry in `moves`."""
+    """Return the largest privacy loss of the first trigger if each query changes by its entry in `moves`."""
     values = np.full(len(moves), THRESHOLD)
     one, other = first_trigger(values, **rates), first_trigger(values + np.array(moves), **rates)
     return np.abs(np.log(one / other)).max()
 
 
 def test_what_it_costs_by_enumeration():
-    """By enumeration over five queries, the cost is at most eps_1 + eps_2, and wrong versions cost more."""
+    """AboveThreshold costs at most its level for any five queries, by enumeration, and wrong versions cost more."""
     worst = max(losses(moves) for moves in itertools.product((-1, 0, 1), repeat=5))
     assert worst <= 1 + 1e-12
     one_way = max(losses(moves, query_rate=0.5) for moves in itertools.product((0, 1), repeat=5))
@@ -92,7 +95,7 @@ def test_what_it_costs_by_enumeration():
 
 
 def test_default_splits_and_levels():
-    """The default split is 1 : 2^(2/3), or 1 : 1 if monotone; the parts add up to the level exactly."""
+    """The default split of the level is 1 : 2^(2/3), or 1 : 1 for monotone queries, and the parts add up exactly."""
     first, second = SparseVector(5, 1).levels
     assert float(second / first) == pytest.approx(2 ** (2 / 3), rel=1e-3)
     assert SparseVector(5, 1, monotone=True).levels == (Fraction(1, 2), Fraction(1, 2))
@@ -100,7 +103,7 @@ def test_default_splits_and_levels():
 
 
 def test_it_refuses_after_the_last_trigger_and_never_before():
-    """Answers below the threshold are unlimited; after the last trigger every query is refused."""
+    """Answers below the threshold are unlimited, and after the last trigger every query is refused."""
     rng = entropy.seeded(83)
     watch = SparseVector(threshold=10_000, level=1, triggers=2).start(rng=rng)
     assert not any(watch.ask(0, rng=rng)[1] for _ in range(1000))
@@ -112,7 +115,7 @@ def test_it_refuses_after_the_last_trigger_and_never_before():
 
 
 def test_what_is_no_question_is_refused_and_nothing_secret_shown():
-    """Queries that are not integers and wrong parameters are refused; no repr shows the noisy threshold."""
+    """Queries that are not integers and invalid parameters are refused, and no repr shows the noisy threshold."""
     rng = entropy.seeded(84)
     watch = SparseVector(threshold=12345, level=1).start(rng=rng)
     with pytest.raises(DataError):
@@ -124,7 +127,7 @@ def test_what_is_no_question_is_refused_and_nothing_secret_shown():
 
 
 def test_a_state_goes_on_from_its_bytes():
-    """A state restored from bytes has the same levels and noise; damaged bytes are refused."""
+    """A state restored from bytes has equal levels and noise, and damaged bytes are refused."""
     watch = SparseVector(5, "1/3", sensitivity=2, triggers=3, split="1/3").start(rng=entropy.seeded(85))
     again = AboveThreshold.from_bytes(watch.to_bytes())
     assert (again.triggers_left, again.noisy_threshold) == (3, watch.noisy_threshold)

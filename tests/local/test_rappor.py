@@ -76,7 +76,7 @@ def test_settings_have_the_reference_values():
 
 
 def test_reports_cost_what_enumeration_says():
-    """The stated epsilon of reports equals the largest log ratio over all report sequences, times the hashes."""
+    """The stated epsilon of reports is the largest log ratio over report sequences, times the number of hashes."""
     for reports in (1, 2, 5):
         ratios = []
         for shown in itertools.product((0, 1), repeat=reports):

@@ -29,7 +29,7 @@ def in_order(family: Any, order: Sequence[Fraction], draws: int, seed: int) -> d
 
 
 def rate(family: Any, level: Fraction) -> float:
-    """Return the rate at which the tails of a family with exponential tails decay."""
+    """Return the decay rate of the exponential tails of a noise family."""
     return float(level) / float(getattr(family, "sensitivity", 1))
 
 

@@ -36,7 +36,7 @@ def value(number: Interval) -> mpmath.mpf:
 
 
 def exceeds(tail: Tail, k: int, power: int = 0) -> mpmath.mpf:
-    """Return P[N > k] of a declared tail to sixty digits."""
+    """Return P[N > k] for a number N with the tail that the code declares, to sixty digits."""
     weight = value(enclose(tail.weight, 250))
     return weight * mpmath.exp(-power * value_of(tail.shrink) - k * value_of(tail.rate))
 
@@ -94,7 +94,7 @@ def test_the_declared_steps_are_the_kernels_to_forty_digits(coarse: Fraction, fi
 
 @pytest.mark.parametrize(("coarse", "fine"), RATES)
 def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, fine: Fraction) -> None:
-    """The code's distribution of a middle level, given the coarse and the fine noise, agrees with Bayes' rule."""
+    """The code's distribution of noise at a middle level, given coarse and fine noise, agrees with Bayes' rule."""
     middle = (coarse + 2 * fine) / 3
     with mpmath.workdps(45):
         apart, together = (exceeds(coin, 0) for coin in discrete_laplace._moving(coarse, middle, fine))
@@ -108,7 +108,7 @@ def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, 
 
 @pytest.mark.parametrize("start", [-3, 0, 3])
 def test_refining_one_value_follows_its_kernel(start: int) -> None:
-    """Noise refined from 3, -3 or 0 follows the exact conditional distribution, both by coins and by inversion."""
+    """Noise refined from 3, -3 or 0 follows the exact conditional distribution, drawn by coins or by inversion."""
     family, known = DiscreteLaplace(1), np.full(DRAWS, start)
     chances = np.array([float(refine_pmf(abs(start), y, Fraction(1, 2), Fraction(1))) for y in range(-12, 13)])
     chances = np.append(chances, 1 - chances.sum())

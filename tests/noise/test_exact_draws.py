@@ -1,4 +1,4 @@
-"""Exact draws follow exact distributions: doubles decide most draws, and intervals with more random bits the rest."""
+"""Exact draws follow exact distributions: doubles decide most draws, and interval arithmetic decides the rest."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Words:
         self.words = words
 
     def integers(self, _low: int, _high: int, size: int | None = None, **_options: object) -> object:
-        """Return the next word, or an array of the next ones."""
+        """Return the next prepared word, or an array of the next words."""
         if size is None:
             return self.words.pop(0)
         taken, self.words = self.words[:size], self.words[size:]

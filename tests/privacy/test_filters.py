@@ -41,7 +41,7 @@ def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] 
 
 
 def passes_every_curve(made: Iterable[Move], epsilon: float, delta: float) -> bool:
-    """Return whether the best of all proven bounds is within the budget; as an adaptive rule, this is not sound."""
+    """Return whether the best of all proven bounds is within the budget, which is unsound for adaptive releases."""
     currency = {"gaussian": "rho", "coin": "epsilon"}
     parts = [
         path_cost(currency[move.kind], Fraction(move.amount), law="gaussian" if move.kind == "gaussian" else None)
@@ -88,7 +88,7 @@ def test_no_adversary_gets_beyond_the_pure_filter(steps):
 
 
 def test_best_of_routes_accounting_is_found_out():
-    """The counterexample passes best-of-routes accounting at (3, 1e-6), but its true delta is 1.945e-6."""
+    """An adaptive pair of releases passes best-of-routes accounting at (3, 1e-6), but has a delta of 1.945e-6."""
     first, branches = Move("gaussian", 0.0209), (Move("gaussian", 0.1887), Move("coin", 2.149))
     assert all(passes_every_curve((first, second), 3.0, 1e-6) for second in branches)
 
@@ -119,7 +119,7 @@ def test_a_search_finds_out_best_of_routes_accounting():
 
 
 def test_the_filter_refuses_the_step_that_would_break_it():
-    """After the first release of the counterexample, no single filter allows both of its possible next releases."""
+    """After the first release of the adaptive counterexample, no filter allows both possible second releases."""
     first, gauss, coin = Fraction("0.0209"), Fraction("0.1887"), Fraction("2.149")
     exact = filter_on("gaussian", Fraction(3), Fraction("1e-6"))
     assert exact.fits(exact.limit, "gaussian", first)
@@ -130,7 +130,7 @@ def test_the_filter_refuses_the_step_that_would_break_it():
 
 
 def test_a_split_of_delta_holds_where_a_shared_one_does_not():
-    """Fixed shares of delta for noise and open domains stay within delta; moving unused delta nearly doubles it."""
+    """Fixed shares of delta for noise and open domains keep to delta; moving an unused share nearly doubles delta."""
     epsilon, delta = 1.0, 1e-6
 
     def whole(made: tuple[Move, ...]) -> Iterable[Move]:

@@ -1,4 +1,4 @@
-"""The stated guarantee of a release over an open domain is above the exact one by a known difference."""
+"""The stated guarantee of a release over an open domain exceeds the exact guarantee by a known difference."""
 
 from __future__ import annotations
 

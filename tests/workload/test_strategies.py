@@ -104,7 +104,7 @@ def test_a_wrong_factorization_is_noticed():
 
 @pytest.mark.parametrize("shares", range(3))
 def test_no_other_shares_of_a_union_are_better(shares):
-    """For one cell per unit, no random weights of a union have a smaller mean variance than the chosen weights."""
+    """For one cell per privacy unit, no random weights of a union have a smaller mean variance than those chosen."""
     workload, name = [case for case in MADE_OF_OTHERS if case[1].startswith("union")][shares]
     strategy = strategy_named(name, workload)
     assert strategy.l2(1) == pytest.approx(1.0)
@@ -130,7 +130,7 @@ def test_no_other_shares_of_a_union_are_better(shares):
     ids=str,
 )
 def test_errors_are_the_published_ones(workload, strategy, ratio):
-    """For one cell per unit, errors relative to the singular-value bound equal the reference values."""
+    """For one cell per privacy unit, errors relative to the singular-value bound equal reference values."""
     made = strategy_named(strategy, workload)
     values = (
         np.linalg.svd(workload.apply(np.eye(workload.n_cells)), compute_uv=False)
@@ -150,7 +150,7 @@ def test_the_spectral_strategy_is_within_its_targets(exponent):
 
 
 def test_no_random_strategy_is_better_than_the_optimum():
-    """For one cell per unit, neither perturbed nor random strategies have a smaller error than the optimum."""
+    """For one cell per privacy unit, perturbed or random strategies have no smaller error than the optimum."""
     rng, gram = seeded(1), gram_of(Ranges(6))
     bound, best = one_cell_optimum(gram)[1], strategy_named("optimised", Ranges(6)).apply(np.eye(6))
     for size in (0.01, 0.1, 1.0, 10.0):
@@ -161,7 +161,7 @@ def test_no_random_strategy_is_better_than_the_optimum():
 
 @pytest.mark.parametrize(("workload", "max_keys"), [(Prefix(64), 5), (Prefix(64), 20), (Ranges(32), 5)])
 def test_several_cells_are_served_better_by_a_mixture(workload, max_keys):
-    """For units of several cells, the chosen strategy beats both the one-cell optimum and noise on every cell."""
+    """For several cells per user, the chosen strategy beats both the one-cell optimum and noise on every cell."""
 
     def error(made):
         return made.mean_variance() * made.l2(max_keys) ** 2

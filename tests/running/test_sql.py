@@ -44,7 +44,7 @@ def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
         for name, step in (("first", 1), ("second", 2), ("again", 1)):
             release = series.release(name, step=step, level="0.1").metadata
             sources.append(release["declaration"]["source"])
-            assert ("on trust" in release["guarantee"]) == (sources[-1] == "unchecked source")
+            assert ("it assumes" in release["guarantee"]) == (sources[-1] == "unchecked source")
             ledger = set(store.ledger(full=True)["source"].drop_nulls())
             assert ledger == {"checked query" if step == 1 and name == "first" else "unchecked source"}
             if name == "first":

@@ -60,7 +60,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
     Raises:
         DomainError: If the bound is not from 1 to 4096 or too small for any character, the
-            alphabet is wrong, or there are more than 10**4000 cells (all Unicode: up to 125 bytes or 44 characters).
+            alphabet is wrong, or there are more than 10**4000 cells (all Unicode: 1851 bytes or 661 characters).
 
     Example:
         >>> f"{Strings(max_bytes=32).size:.3g}", Strings(max_chars=2, alphabet="digits").size

@@ -20,10 +20,12 @@ from rich.text import Text
 from sparsehist.errors import printable
 
 MISSING = "—"
-_PIPED_WIDTH = 10_000
-"""Width in a pipe, where tables keep their natural width."""
+_PIPED_WIDTH = 10_000  # columns: tables keep their natural width
 _LONGEST_CELL = 400  # characters
-_PARAMETER = re.compile(r"""(?<!-type )(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(?!{)(?:(["'])(.*?)\2|([^\s"',;:)]*))""")
+_PARAMETER = re.compile(  # calls, such as catalogue(file='a.csv'), are left as they are
+    r"""\w\((?:[^()]|\([^()]*\))*\)"""
+    r"""|(?<!-type |param |table )(?<![-\w(.?&:,])([a-z]+(?:_[a-z]+)*)=(?!{)(?:(["'])(.*?)\2|([^\s"',;:)]*))"""
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def in_options(message: str) -> str:
         name, value = match[1].replace("_", "-"), shlex.quote(match[3]) if match[2] else match[4]
         return f"--{name}" if value in ("", "True") else f"--{name} {value}"
 
-    return _PARAMETER.sub(option, message)
+    return _PARAMETER.sub(lambda match: option(match) if match[1] else match[0], message)
 
 
 def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:

@@ -38,7 +38,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
         which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"  # more may be rows of the log
-        raise DeclarationError(f"{log.label} has no {which}; {_columns_of(log, columns, missing[0])}")
+        raise DeclarationError(f"no {which} in {log.label}; {_columns_of(log, columns, missing[0])}")
     return log
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_name
 from sparsehist.errors import DeclarationError, of_kind
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
@@ -114,15 +115,15 @@ def release(
 ) -> Release | WorkloadRelease:
     """Make a release of a series, or return the existing release of that name.
 
-    `series` is a declaration or a name; if `series_id` is given, the series must also have this id. An existing file
-    at `target` is refused before anything is drawn.
+    `series` is a declaration or a name, and `series_id` its id if known. A wrong `target` is refused before drawing.
     """
+    checked_name("release", name)
     with home.hold() as state:
         declaration = None if isinstance(series, str) else series
         record = home.find(state, declaration.name if declaration else str(series), series_id)
         locked = pipeline.LockedSeries(home, state, record, declaration or declaration_of(record))
         if target is not None:
-            check_target("the release", target, free=state.release_named(record, name) is None)
+            check_target("the release", target, home.path, free=state.release_named(record, name) is None)
         kind = pipeline.kind_of(locked, name)
         request, open_path = request_of(locked.declaration, name, existing_kind=kind, **parameters)
         if request.kind == "workload":

@@ -66,7 +66,7 @@ def write_release(
     The store records the directory first, and compares itself with this ledger whenever it is opened.
     """
     target = Path(path)
-    check_target("the release", target, endings=endings)
+    check_target("the release", target, home.path if home else None, endings)
     content = _content(frame, metadata, target.suffix, spreadsheet_safe=spreadsheet_safe)
     check_target("the release", target, endings=endings, free=not _holds(target, metadata, content))
     if home is not None:
@@ -127,7 +127,7 @@ def read_release(path: str | os.PathLike[str]) -> tuple[pl.DataFrame, dict[str, 
     except InputError as error:
         wrong = str(error)
     except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError):
-        wrong = f"sparsehist did not write it with an ending of {' or '.join(PARQUET)}, or it is damaged"
+        wrong = f"only files of sparsehist that end in {' or '.join(PARQUET)} can be read, and undamaged ones"
     raise InputError(f"{source} is not a release: {wrong}")
 
 

@@ -71,6 +71,8 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
     """
     _check_is_free(Path(destination))
     path, destination = Path(path).resolve(), Path(destination).resolve()
+    if path in destination.parents:
+        raise DeclarationError(f"{destination} is inside the store: copy it to another directory")
     with open_state(path, wait=wait), _building(destination, durable=True) as building, disk_errors(destination):
         ignore = shutil.ignore_patterns(LOCK, SPILL)
         shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True)
@@ -116,9 +118,7 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
 
 def _check_is_free(path: Path) -> None:
     if "?" in path.name or path.name.endswith(MARK_SUFFIX):
-        raise DeclarationError(
-            f"the name of a store must not contain a question mark or end in {MARK_SUFFIX}, got {path}"
-        )
+        raise DeclarationError(f"a store's name must not contain a question mark or end in {MARK_SUFFIX}, got {path}")
     with disk_errors(path):
         in_use = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
     if in_use:

@@ -153,6 +153,9 @@ def test_messages_name_options():
         "open(delta='1e-6'), or delta=1e-7": "open(delta='1e-6'), or --delta 1e-7",
         "s3://bucket?region=a, home_is_gone=True": "s3://bucket?region=a, --home-is-gone",
         "sh.Files(…, types={'k': 'date'}), --key-type k=date": "sh.Files(…, types={'k': 'date'}), --key-type k=date",
+        "--param n=20, --table log=s3://lake": "--param n=20, --table log=s3://lake",
+        "product(n=catalogue(file='a'), c=hash64())": "product(n=catalogue(file='a'), c=hash64())",
+        "open('date', delta=…), as text price:clip=1,step=2": "open('date', delta=…), as text price:clip=1,step=2",
     }
     assert {message: in_options(message) for message in messages} == messages
 

@@ -192,6 +192,23 @@ def test_every_ending_holds_the_rows(tmp_path: Path, ending: str) -> None:
         release.write(target)
 
 
+def test_nothing_public_is_written_into_the_store(tmp_path: Path) -> None:
+    """Neither a release nor a backup is written into the directory of the store, which holds secrets."""
+    series = a_series(tmp_path / "store")
+    inside = tmp_path / "store" / "public"
+    with pytest.raises(DeclarationError, match="is inside the store"):
+        series.release("public", level=1).write_parquet(f"{inside}.parquet")
+    with pytest.raises(DeclarationError, match="is inside the store"):
+        series.store.backup(inside)
+    assert not list(inside.parent.glob("public*"))
+
+
+def test_the_name_of_a_release_is_text() -> None:
+    """A frame as the name of a release is refused as a wrong name, not reported as a damaged store."""
+    with pytest.raises(DeclarationError, match="the name of a release is"):
+        a_series().release(pl.DataFrame({"a": [1]}), level=1)
+
+
 def test_a_seed_is_for_stores_in_memory_only(tmp_path: Path) -> None:
     """Two stores in memory with the same seed agree; a store on disk refuses a seed."""
     assert a_series().release("one", level=1).frame.equals(a_series().release("one", level=1).frame)

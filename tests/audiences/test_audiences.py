@@ -76,7 +76,7 @@ def test_every_form_of_a_graph_gives_the_same_distances():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_distances_are_those_of_a_plain_search(seed):
-    """Distances in random graphs, connected or not, equal a plain search from one or several sources."""
+    """Distances in random graphs, connected or not, equal those of a plain search from one or several sources."""
     rng = np.random.default_rng(seed)
     pairs = rng.integers(0, 300, (int(rng.integers(100, 500)), 2))
     graph = read_graph(pairs)

@@ -55,7 +55,7 @@ def exceedance(family, coarse, fine, epsilon, delta, *, together, seal=False):
 
 
 def gaussian_delta(rho, epsilon):
-    """Return the exact delta of Gaussian noise of this rho at epsilon."""
+    """Return the exact delta at epsilon of one Gaussian release of rho."""
     mu = math.sqrt(2 * rho)
     at = epsilon / mu
     return float(special.ndtr(mu / 2 - at) - math.exp(epsilon) * special.ndtr(-mu / 2 - at))

@@ -44,7 +44,7 @@ def test_two_children_follow_their_joint_law():
 
 
 def tree(family):
-    """Return a tree of releases by name: two of one vector, two resales of one, and a resale of a resale."""
+    """Return a tree of releases by name: two of a vector, two resales of the first, and a resale of a resale."""
     vector = sh.MultipleRelease(family, np.arange(SIZE) % 7, cap=2)
     parent, coarse = vector.release(1), vector.release(QUARTER)
     one, other = parent.resell(HALF), parent.resell(HALF)
@@ -52,7 +52,7 @@ def tree(family):
 
 
 def test_branches_cost_the_level_of_their_lowest_common_ancestor():
-    """The joint level of releases is that of their common ancestor, or of the finest release on one branch."""
+    """The joint level of releases is the level of their common ancestor, or the finest level on one branch."""
     held = tree(DiscreteLaplace())
     expected = {
         ("parent",): 1,

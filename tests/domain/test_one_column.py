@@ -89,7 +89,7 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("domain", "fitting", "others"), ACCEPTED, ids=lambda value: str(value)[:30])
 def test_columns_are_accepted_where_no_value_can_be_lost(domain, fitting, others):
-    """Key columns are accepted if their dtype converts without loss, and refused otherwise, such as floats."""
+    """Key columns are accepted if their dtype converts without loss; other dtypes, such as floats, are refused."""
     for dtype in fitting:
         assert domain.accepts(0, dtype() if isinstance(dtype, type) else dtype), dtype
     for dtype in (*others, pl.Float32, pl.Float64, pl.Decimal(10, 2)):

@@ -32,7 +32,7 @@ def frame(values):
 
 
 def named(value):
-    """Return the text of a case's domain as its test id."""
+    """Return the text of a string domain, or "cells", as the id of a test case."""
     return str(value).encode("ascii", "backslashreplace").decode() if isinstance(value, Strings) else "cells"
 
 

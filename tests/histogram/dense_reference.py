@@ -1,4 +1,4 @@
-"""The dense mechanism, implemented from the definitions of its distributions and independently of the package."""
+"""Provide the dense mechanism, which adds noise to every cell, implemented independently of the package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REACH = 400
 def dense_releases(
     family: Family, counts: np.ndarray, rounds: Sequence[tuple[str, float]], *, rng: Generator
 ) -> DenseReleases:
-    """Return dense releases: noise of each cell at the finest level, increments to coarser levels, thresholds."""
+    """Return releases with noise on every cell, drawn at the finest level, with increments to coarser levels."""
     levels = sorted({Fraction(level) for level, _ in rounds}, reverse=True)
     noise = {levels[0]: fresh(family, levels[0], counts.size, rng=rng)}
     for fine, coarse in itertools.pairwise(levels):

@@ -60,7 +60,7 @@ def _lowest(releases: Sequence[tuple[Level, float]]) -> dict[Fraction, float]:
 
 
 def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
-    """Integrate over Gaussian noise by Gauss-Legendre panels no wider than the smallest standard deviation."""
+    """Return the probability that Gaussian noise stays in the interval of each level, by Gauss-Legendre panels."""
     variances = [family.std(level) ** 2 for level in levels]
     gaps = np.sqrt(np.diff(variances, prepend=0.0))
     places, mass = np.zeros(1), np.ones(1)
@@ -76,7 +76,7 @@ def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
 
 
 def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
-    """Sum over integers or, for Laplace noise, over a grid of a fiftieth of the finest standard deviation."""
+    """Return the probability that noise stays in the interval of each level, by sums over integers or a grid."""
     step = 1.0 if family.integer else family.std(levels[0]) / 50
     mean = 1 / float(levels[-1]) if isinstance(family, Poisson) else 0.0
     reach = math.ceil((mean + 30 * family.std(levels[-1])) / step)

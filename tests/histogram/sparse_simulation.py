@@ -96,10 +96,11 @@ def printed_algorithm_6(
     count: Any,
     rng: Generator,
 ) -> NewlyTracked:
-    """Draw new cells by Algorithm 6 of the paper as printed, a negative control (levels ascending).
+    """Draw newly published cells by Algorithm 6 of the paper as printed, which the tests must reject.
 
-    The number of cells is correct, but the noise at each level has its own truncated distribution: constraints at
-    later levels are ignored. The paper's wrong scale, which would be easy to detect, is corrected.
+    Levels must ascend. The number of cells is correct, but the noise at each level has its own truncated
+    distribution: constraints at later levels are ignored. The paper's wrong scale, which would be easy to detect, is
+    corrected.
     """
     exact = draw_exceeding(family, past, level, threshold, n_untracked, count=count, rng=rng)
     margin = np.asarray(count, float)[exact.group]

@@ -84,7 +84,7 @@ def joint_p_value(family: Any, noise: Noise) -> float:
 
 
 def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """Return the p-value of a G-test of integer noise, with a cell per value in range and one cell for the rest."""
+    """Return the p-value of a G-test of integer noise over its values near the mean and one cell for the rest."""
     if isinstance(family, RandomisedResponse):
         values = np.arange(family.categories)
     else:
@@ -104,7 +104,7 @@ def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray
 
 
 def _of_jumps(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """Return the p-value of a test that Rosenblatt's transform, finest level first, is uniform on the cube."""
+    """Return the p-value of a test that Rosenblatt's transform of real noise, finest level first, is uniform."""
     rng = entropy.seeded(1)
     power = 1 if isinstance(family, Exponential) else 2
     uniforms = [cdf(family, levels[0], columns[0])]

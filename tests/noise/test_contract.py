@@ -50,7 +50,7 @@ def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
 
 
 def looks(family: Family, seed: int) -> dict[str, float]:
-    """Return the p-value of each comparison by name for one family; 0 under "order" if a step reversed an order."""
+    """Return the p-value of each comparison of a family by name; "order" is 0 if a transition reverses an order."""
     rng = entropy.seeded(seed)
 
     def chain() -> np.ndarray:
@@ -86,7 +86,7 @@ def looks(family: Family, seed: int) -> dict[str, float]:
 
 @EVERY_FAMILY
 def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -> None:
-    """Refined, inserted, carried and tail noise has the distribution of noise coarsened from the finest level."""
+    """Noise that is refined, inserted, carried or drawn from a tail has the distribution of coarsened noise."""
     for name, p_value in looks(family, 501).items():
         assert_consistent(p_value, f"{type(family).__name__}.{name}")
 

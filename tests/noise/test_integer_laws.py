@@ -1,4 +1,4 @@
-"""Tables of integer distributions are within a stated distance of the exact ones, and draws follow them."""
+"""Tables of integer distributions are nearly exact, and draws from the tables follow the exact distributions."""
 
 from __future__ import annotations
 

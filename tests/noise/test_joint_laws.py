@@ -64,7 +64,7 @@ def test_carried_noise_has_the_joint_law(family, levels):
 
 @EVERY_LAW
 def test_wrong_joint_laws_are_rejected(family, levels):
-    """The test rejects noise with one level drawn independently, and noise with a scale that is 5 % off."""
+    """The joint-distribution test rejects noise with one independent level, and noise with a scale 5 % off."""
     noise = in_order(family, levels, DRAWS, 202)
     redrawn = noise | {levels[1]: family.sample(DRAWS, levels[1], rng=entropy.seeded(203))}
     assert_detected(joint_p_value(family, redrawn), "one level drawn independently")
@@ -126,7 +126,7 @@ class PartsOfOneSide(Skellam):
     ids=lambda x: type(x).__name__,
 )
 def test_wrong_insertions_are_rejected(wrong):
-    """The test rejects a middle level that is inserted by a wrong conditional distribution."""
+    """The joint-distribution test rejects a middle level that is inserted by a wrong conditional distribution."""
     coarse, middle, fine = next(
         tuple(map(Fraction, levels)) for family, levels in LAWS if type(family) is type(wrong).__base__
     )

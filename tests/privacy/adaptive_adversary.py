@@ -1,4 +1,4 @@
-"""The largest delta that an adversary can reach who chooses each release by the earlier outputs.
+"""Compute the largest delta that an adversary reaches by choosing each release from the earlier outputs.
 
 Privacy losses of independent draws add up, so the state after some releases is the remaining epsilon, e = epsilon -
 loss, and the remaining budget. After the last release, the adversary gains (1 - e**e)+. Before the last release, the

@@ -1,4 +1,4 @@
-"""The exact (epsilon, delta) of one Gaussian release over an open domain, to compare with the stated guarantee.
+"""Compute the exact (epsilon, delta) of one Gaussian release over an open domain, to check the stated guarantee.
 
 A privacy unit has l keys, and no other unit has j of these keys. Each of these j keys is published with probability
 q. Noise hides the change by 1 in the other l - j keys. With G(epsilon) the delta of the Gaussian mechanism for these

@@ -68,7 +68,7 @@ def test_equal_pure_paths_compose_exactly():
     [("0", ["1", "0.3", "0.3"]), ("0.2", ["0.5"]), ("0.05", ["0.2", "0.2", "0.7"]), ("2", ["1", "2"])],
 )
 def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
-    """For pure and Gaussian noise paths together, the stated epsilon reaches delta exactly and is the smallest."""
+    """For pure and Gaussian noise paths together, the stated epsilon is the smallest that satisfies delta."""
     costs = [of_pure(coin) for coin in coins] + ([of_gaussian(rho)] if Fraction(rho) else [])
     for delta in (1e-3, 1e-6):
         told = guarantee(total_cost(costs), delta)
@@ -88,7 +88,7 @@ def test_skellam_noise_adds_up_by_orders():
 
 
 def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
-    """Poisson noise alone has its exact epsilon; with Gaussian noise, epsilon is near the best split of delta."""
+    """Poisson noise alone has its exact epsilon; beside Gaussian noise, delta is split nearly as well as possible."""
     noise = path_cost("none", FIFTIETH, law="poisson")
     told = guarantee(noise, 1e-6)
     assert told == poisson.epsilon(1e-6, FIFTIETH)

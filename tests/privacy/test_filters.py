@@ -26,7 +26,7 @@ LAW = {"gaussian": "gaussian", "coin": "epsilon"}
 
 
 def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] = SHARES):
-    """Return a function that yields the next moves a filter allows, at shares of the remaining budget up to all."""
+    """Return a function that yields the next releases a filter allows, each for a share of the remaining budget."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         spent = sum((within.charge(LAW[move.kind], Fraction(move.amount)) for move in made), Fraction(0))
@@ -134,7 +134,7 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
     epsilon, delta = 1.0, 1e-6
 
     def whole(made: tuple[Move, ...]) -> Iterable[Move]:
-        """Yield the moves that one shared delta allows: 68 % of rho, then the rest of rho or all unused delta."""
+        """Yield the releases that a shared delta allows: first 68 % of rho, then the rest, or all unused delta."""
         full = float(filter_on("gaussian", Fraction(1), Fraction("1e-6")).limit)
         if not made:
             yield Move("gaussian", 0.68 * full)

@@ -16,7 +16,7 @@ from sparsehist.privacy.poisson import delta, epsilon
 
 
 def by_enumeration(mean: float, epsilon: float) -> float:
-    """Return the delta of Poisson noise as a sum over all outputs, for the worse of count + 1 and count - 1."""
+    """Return the delta of Poisson noise as a sum over all outputs, for a count that rises or falls by 1."""
     k = np.arange(0, math.ceil(mean + 40 * mean**0.5) + 60)
     falls = np.exp(law.logpmf(k, mean)) * np.maximum(0.0, 1 - np.exp(epsilon) * k / mean)
     rises = np.exp(law.logpmf(k, mean)) * np.maximum(0.0, 1 - np.exp(epsilon) * mean / (k + 1))

@@ -50,7 +50,7 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """Replace a random generator by coefficients: each draw is its matrix on all independent normal numbers."""
+    """Replace a random generator: each draw is its matrix of coefficients on all independent normal numbers."""
 
     def __init__(self, draws):
         self.draws, self.drawn = draws, 0
@@ -92,7 +92,7 @@ def test_the_joint_law_over_levels_is_exact_in_any_order(strategy):
 
 
 def test_a_wrong_path_has_another_covariance():
-    """The covariance shows an independently drawn level and a sensitivity that is 5 % off."""
+    """The exact covariance detects a level that is drawn independently, and a sensitivity that is 5 % off."""
     strategy, sensitivity = STRATEGIES[0], 1.0
     assert _gap(strategy, _answers(strategy, LEVELS, 1.05 * sensitivity), sensitivity) > 0.05
     family, states, rng = Gaussian(), {}, Coefficients(3)

@@ -143,8 +143,9 @@ def test_an_interrupted_discovery_goes_on_where_it_was(tmp_path: Path, monkeypat
 
 def test_a_budget_without_room_for_all_rounds_refuses_before_the_first():
     """If a budget is too small for all rounds together, discovery is refused before the first round."""
-    store = sh.open(":memory:", seed=5)
-    store.set_budget(epsilon=1, delta=1e-6, open_share="0.5")
-    with pytest.raises(BudgetExceededError):
-        discovered(store, log_of(COMMON), level=0.5, delta=1e-8)
-    assert store.series_names() == []
+    for budget in ({"epsilon": 1, "open_share": "0.5"}, {"rho": "0.48"}):  # 0.48 exceeds each round
+        store = sh.open(":memory:", seed=5)
+        store.set_budget(delta=1e-6, **budget)
+        with pytest.raises(BudgetExceededError):
+            discovered(store, log_of(COMMON), level=0.5, delta=1e-8)
+        assert store.series_names() == []

@@ -101,6 +101,10 @@ def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) 
     measure = sh.Measure("price", clip=(-7 * 10**6, 7 * 10**6), step=step)
     found = column.to_frame().select(row_steps([measure], log).values()).to_series().to_list()
     assert found == [int(Fraction(value) / measure.step) for value in values]
+    whole = pl.DataFrame({"price": [int(value) for value in values]}, schema={"price": pl.Int64})
+    log = Log(whole.lazy(), dict(whole.schema), "the frame")
+    found = whole.select(row_steps([measure], log).values()).to_series().to_list()
+    assert found == [int(value / measure.step) for value in whole["price"]]
 
 
 def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:

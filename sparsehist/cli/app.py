@@ -38,7 +38,7 @@ _COMMANDS = (
     ("making:finish", "End a running or periodic series: refuse more logs, and erase who counted."),
     ("releasing:release", "Release a series at a level, or write an existing release."),
     ("making:check", "Report what create would refuse, leave out or cut; or check a store's files."),
-    ("making:choose", "Choose max_keys privately, at a small price."),
+    ("making:choose", "Choose max_keys or find keys, privately."),
     ("releasing:plan", "Show what releases would publish and cost, without making any."),
     ("accounts:show", "Show the series of a store and their releases."),
     ("accounts:ledger", "Show what has been spent, under which limits, and what remains."),

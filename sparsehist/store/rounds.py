@@ -82,10 +82,13 @@ class PathHistory:
     def arrays(self, number: int) -> Mapping[str, AnyArray]:
         """Return the arrays of a round; the first reading checks its file and its row."""
         if number not in self._opened:
-            file = self.rounds[number].file
-            arrays = dict(np.load(io.BytesIO(verified(self.directory, file)), allow_pickle=False))
-            if arrays["seal"].tobytes() != self.rounds[number].seal:
-                raise altered(self.directory / file.name)
+            stored = self.rounds[number]
+            n_past = self.rounds[number - 1].new.stop if number else stored.n_past
+            arrays = dict(np.load(io.BytesIO(verified(self.directory, stored.file)), allow_pickle=False))
+            sizes = n_past, len(arrays["level_noise"]), len(arrays["positions"])
+            fits = sizes == (stored.n_past, n_past * stored.spends, stored.n_new)
+            if arrays["seal"].tobytes() != stored.seal or not fits:
+                raise altered(self.directory / stored.file.name)
             self._opened[number] = arrays
         return self._opened[number]
 
@@ -155,5 +158,5 @@ class PathHistory:
 
     def _with_new_cells(self) -> Iterator[tuple[Round, Mapping[str, AnyArray]]]:
         numbers = enumerate(self.rounds if self.kind in _TRACKING else ())
-        checked = ((stored, self.arrays(number)) for number, stored in numbers)  # rounds without new cells, too
+        checked = [(stored, self.arrays(number)) for number, stored in numbers]  # rounds without new cells, too
         return ((stored, arrays) for stored, arrays in checked if stored.n_new)

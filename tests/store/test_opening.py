@@ -120,6 +120,8 @@ def test_damage_to_a_round_is_named(path):
         "update release set name = name || 'x'",
         "update release set spends = 0 where name = 'release_1'",
         "update release set level = '1/100' where name = 'release_1'",
+        "update release set n_new = n_new - 1, n_past = n_past + 1 where name = 'release_0'",
+        "update release set n_past = n_past - 1 where name = 'release_1'",
         "create trigger planted after insert on release begin delete from release; end",
         "create view planted as select 1 as one",
     ],

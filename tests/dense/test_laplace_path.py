@@ -63,7 +63,7 @@ def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
 
 
 def test_wrong_paths_are_seen(paths):
-    """Noise with missing jumps, with a level of another path, or with a scale 5 % off is detected."""
+    """The test detects noise with missing jumps, with a level of another path, or with a scale that is 5 % off."""
     noise = {level: paths["whole"].evaluate(level) for level in LEVELS}
     other = paths["extended both ways"].evaluate("1.3")
     assert_detected(p_value(noise | {"1.3": other}), "another path")

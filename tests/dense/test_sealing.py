@@ -31,7 +31,7 @@ def arrays_of(thing):
 
 
 def unexplained(truth, arrays):
-    """Return the residual variance of the best linear prediction of the truth from all arrays."""
+    """Return the residual variance of the best linear prediction of the true vector from all arrays."""
     columns = np.column_stack([np.ones(truth.size), *[array.astype(np.float64) for array in arrays]])
     guess = columns @ np.linalg.lstsq(columns, truth.astype(np.float64), rcond=None)[0]
     return float(np.var(truth - guess))
@@ -39,7 +39,7 @@ def unexplained(truth, arrays):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 def test_the_truth_is_gone(family):
-    """After sealing, no array or byte string contains the truth or predicts it better than the release at the cap."""
+    """After sealing, no array or bytes contain the true vector or predict it better than the release at the cap."""
     level = 1 if not isinstance(family, Poisson | Skellam) else "0.01"
     truth = np.random.default_rng(5).integers(0, 2**40, SIZE)
     vector = MultipleRelease(family, truth, cap=level)

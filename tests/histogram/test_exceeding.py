@@ -19,7 +19,7 @@ UNIT = Gaussian(sensitivity=1.0)
 
 
 def rate(past: list, level: str, threshold: float, sensitivity: float = 1.0, count: int = 0) -> float:
-    """Return the exact probability that a cell with this history exceeds the threshold, by quadrature."""
+    """Return the exact probability, by quadrature, that a cell with these past releases exceeds the threshold."""
     bounds = [(known, tau - count) for known, tau in past]
     return exceedance(Gaussian(sensitivity=sensitivity), bounds, level, threshold - count)
 
@@ -30,7 +30,7 @@ def in_stds(t: float, levels: list[float]) -> list[tuple[float, float]]:
 
 
 def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
-    """Noise of a newly exceeding cell has the reference mean and variance; the mean of the paper is detected."""
+    """Newly exceeding cells have noise of the reference mean and variance, and the mean of the paper is rejected."""
     past, sigma = in_stds(3, [0.1, 0.2]), UNIT.std(0.4)
     drawn = draw_exceeding(UNIT, past, 0.4, 3 * sigma, round(400_000 / 0.00108), rng=entropy.seeded(12))
     z = drawn.values / sigma

@@ -88,7 +88,7 @@ def test_a_series_never_has_a_rare_history(family: Family) -> None:
 
 
 def test_close_levels_share_a_bound() -> None:
-    """Fifty nearly equal levels make a history hardly rarer than one level; distant levels add up."""
+    """A history of fifty nearly equal levels is hardly rarer than that of one level; distant levels add up."""
     family, counts = Gaussian(), np.array([0.0, 3.0])
     near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]
     together = rarity(family, history_of(near), counts)

@@ -42,7 +42,7 @@ def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
 
 
 def off_by_inverse(family: Family, level: str) -> float:
-    """Return the mean error of noise that is computed from a uniform number by inverting the tail."""
+    """Return the mean error, in counts, of noise that is computed from a uniform number by inverting the tail."""
     log_p = -seeded(71).standard_exponential(300)
     found = family.inverse_log_tail(log_p, level)
     with mp.workdps(40):
@@ -72,7 +72,7 @@ def exact_step(level: Fraction, noise: dict[Fraction, np.ndarray], normals: np.n
 
 
 def off_by_steps(family: Gaussian, level: str) -> float:
-    """Return the largest mean error of Gaussian noise given its neighbouring levels, against long doubles."""
+    """Return the largest mean error, in counts, of Gaussian noise given its neighbouring levels."""
     rho, size, scale = Fraction(level), 20_000, np.longdouble(family.sensitivity)
     ends = {
         rho / 2: family.sample(size, rho / 2, rng=seeded(74)),
@@ -90,7 +90,7 @@ def off_by_steps(family: Gaussian, level: str) -> float:
 @pytest.mark.parametrize("max_keys", KEYS)
 @pytest.mark.parametrize("level", ["1/10", "3", "1/100000"])
 def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_keys: int, level: str) -> None:
-    """Errors of doubles move real noise across a rounding boundary less often than the slack states."""
+    """Floating-point errors move real noise across a rounding boundary less often than the slack states."""
     for family in (Gaussian(math.sqrt(max_keys)), Laplace(float(max_keys))):
         std = family.std(level)
         off = off_by_inverse(family, level)
@@ -139,7 +139,7 @@ def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
 
 @pytest.mark.parametrize(("max_keys", "level"), [(1, "1/10"), (1, "3"), (20, "1/10"), (1000, "3")])
 def test_boundaries_of_discrete_laplace_noise_are_misplaced_by_less_than_stated(level: str, max_keys: int) -> None:
-    """Errors of doubles change the distribution of discrete Laplace noise by less than the stated slack."""
+    """Floating-point errors change the distribution of discrete Laplace noise by less than the stated slack."""
     family = DiscreteLaplace(max_keys)
     assert 0 < misplaced_tails(family, level) <= numerical_slack(1, family.std(level), 1.0)
 

@@ -118,7 +118,7 @@ def reference(name: str) -> DenseReleases:
 
 @pytest.mark.parametrize("name", quick(QUICK, EVERY))
 def test_sparse_releases_have_the_joint_law_of_dense_ones(name: str) -> None:
-    """Sparse releases have the joint distribution of dense releases; fresh noise at each level is detected."""
+    """Sparse releases have the joint distribution of dense releases, and redrawn noise is detected."""
     case = EVERY[name]
     sparse = case.release(release_sparse, 2)
     ways = {"sparse": sparse} if name in BY_SHAPE else {"sparse": sparse, "dense": case.release(release_dense, 1)}
@@ -163,7 +163,7 @@ def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
 def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
     monkeypatch: pytest.MonkeyPatch, name: str, rarest: float
 ) -> None:
-    """Sparse releases have the dense joint distribution, whether all, some or no groups are drawn explicitly."""
+    """Sparse releases are distributed as dense releases, whether all, some or no groups are drawn explicitly."""
     case = EVERY[name]._replace(rounds=EVERY[name].rounds[:8])
     dense = case.release(release_dense, 15)
     monkeypatch.setattr(history, "RAREST", rarest)
@@ -176,7 +176,7 @@ def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
 
 
 def test_the_number_published_in_a_small_domain_has_the_dense_law() -> None:
-    """In a domain of four cells, the numbers of published cells per release have the dense joint distribution."""
+    """In a domain of four cells, the numbers of published cells are distributed as in dense releases."""
     counts, runs = np.array([0, 0, 0, 2]), 1500
     levels, thresholds = zip(*SCRAMBLED, strict=True)
 

@@ -119,14 +119,14 @@ def compared(released: DenseReleases, reference: DenseReleases, kinds: Sequence[
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_running_releases_have_the_joint_law_of_dense_ones(reference: DenseReleases, listed: bool) -> None:
-    """Sparse releases over time steps and levels have the dense joint distribution, whatever the order."""
+    """Sparse releases over time steps and levels have the joint distribution of dense releases, in any order."""
     released = sparse(2 + listed, COUNTS, listed=listed)
     for kinds in ([0], [1, 2], [3], [4]):
         assert_consistent(compared(released, reference, kinds), f"kinds {kinds}")
 
 
 def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseReleases) -> None:
-    """In an open domain, a key is published only at steps with users; there, releases equal dense ones."""
+    """In an open domain, a key is published only at steps with users, with the distribution of dense releases."""
     released = sparse(5, COUNTS, opened=True)
     assert not released.published[:, KINDS == 0].any()
     both = hidden(dense_noise(6), COUNTS, opened=True)

@@ -34,7 +34,7 @@ def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
 
 
 def triggers_seen(values, **changed):
-    """Return how often each query is the first to trigger, over many runs; the last entry counts runs without."""
+    """Return in how many runs each query is the first to trigger, and in how many runs no query triggers."""
     seen = np.zeros(len(values) + 1, int)
     about, rng = SparseVector(threshold=THRESHOLD, level=1, split="1/2", **changed), np.random.default_rng(81)
     for _ in range(RUNS):

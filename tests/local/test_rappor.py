@@ -124,7 +124,7 @@ def test_histories_in_both_directions_follow_the_enumeration(truth):
 
 
 def test_wrong_histories_are_seen():
-    """Reports coarsened one by one, redrawn past reports and a wrong memo probability are detected."""
+    """The test detects reports that are coarsened singly, redrawn past reports, and a wrong memo probability."""
     rng = entropy.seeded(21)
     z2, w2 = history(FINE, truths(1), rng)
     one_by_one = [coarser_history(STEP, z2, report[None], rng=rng) for report in w2]

@@ -101,7 +101,7 @@ def test_best_of_routes_accounting_is_found_out():
 
 
 def test_a_search_finds_out_best_of_routes_accounting():
-    """A search that does not know the counterexample also finds that best-of-routes accounting exceeds its delta."""
+    """A search finds adaptive pairs of releases that pass best-of-routes accounting but exceed its delta."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         if not made:
@@ -158,7 +158,7 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
 
 @pytest.mark.parametrize(("order", "coarse", "fine"), [(2, 0.49, 1.04), (8, 0.103, 0.219)])
 def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine):
-    """Charging a pure series only its finest level is unsound if refining depends on the coarse release."""
+    """Charging a pure series only for its finest level is unsound if refining it depends on the coarse release."""
     divergence = {level: float(coin_divergence(order, Fraction(level))) for level in (coarse, fine)}
     kept = {level: 1 / (1 + math.exp(-level)) for level in (coarse, fine)}
     # In lossless randomised response, the coarse coin is the fine coin, replaced by a fair one at this rate.
@@ -182,7 +182,7 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
 
 
 def test_two_populations_with_a_filter_each_add_up():
-    """For a person in two populations both budgets add up, even if the releases of one depend on the other."""
+    """For a person in two populations, both budgets add up, even if releases of one depend on the other."""
     one, other = filter_on("gaussian", Fraction(1), Fraction("1e-5")), filter_on("pure", Fraction(1, 2))
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:

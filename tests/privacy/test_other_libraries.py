@@ -84,7 +84,7 @@ def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
 
 
 def test_skellam_agrees_with_dp_accounting_on_the_same_orders() -> None:
-    """Skellam epsilons equal those that dp-accounting computes from our Rényi divergences at all relevant orders."""
+    """Skellam epsilons equal those of dp-accounting from the Rényi divergences of this package, at equal orders."""
     orders = list(range(2, 400))
     for mean, keys in ((50, 1), (500, 20)):
         level = Fraction(1, mean)

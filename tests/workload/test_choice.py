@@ -68,7 +68,7 @@ def test_a_long_column_is_priced_on_a_shorter_one():
     ids=["marginals", "product and marginals", "a union in a union", "a part that asks nothing"],
 )
 def test_every_union_has_a_strategy(workload, pure, keys):
-    """Every union of workloads gets a strategy, even if one part is nested or zero."""
+    """Every union of workloads gets a strategy, even if one part is itself a union or is all zero."""
     chosen = choose(workload, keys, pure=pure)
     check_factorization(chosen)
     assert compare(workload, keys, pure=pure)[0].strategy == chosen.name

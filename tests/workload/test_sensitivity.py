@@ -47,7 +47,7 @@ SMALL: list[tuple[Workload, str]] = [
 
 
 def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
-    """Return the largest L2 and L1 norm of R·1_S over all sets S of at most `keys` cells."""
+    """Return the largest L2 and L1 norm of the sum of at most `keys` different columns of R."""
     l2 = l1 = 0.0
     for size in range(1, keys + 1):
         sets = np.array(list(combinations(range(R.shape[1]), size)))
@@ -70,7 +70,7 @@ def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) 
 
 
 def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
-    """Return the largest norm of R·1_S that simulated annealing and local search find."""
+    """Return the largest norm of a sum of `keys` columns of R that simulated annealing and local search find."""
     rng, n = seeded(seed), R.shape[1]
 
     def norm(moves: np.ndarray) -> np.ndarray:
@@ -139,7 +139,7 @@ def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
 
 @pytest.mark.parametrize("n", [1, 2, 8, 16])
 def test_haar_is_priced_exactly(n: int) -> None:
-    """The sensitivity of the Haar strategy equals brute force over all sets of cells, on full trees."""
+    """The sensitivity of the Haar strategy equals the largest change by brute force over all sets of cells."""
     strategy = strategy_named("haar", Ranges(n))
     sets = np.array(list(product((0.0, 1.0), repeat=n)))
     moves = sets @ strategy.apply(np.eye(n)).T
@@ -204,7 +204,7 @@ def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, pa
 
 
 def test_many_columns_are_priced() -> None:
-    """With 30 columns, a user with 20 cells has a sensitivity far below 20 times that of one cell."""
+    """With 30 columns, the sensitivity of 20 cells is below 20 times that of one cell if the strategy allows it."""
     made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
     assert np.sqrt(20.0) < made.l2(20) < 20
     assert ResidualBasis(Marginals((10**40, 3, 4), [[1], [2]])).l2(20) == pytest.approx(20.0)
@@ -214,7 +214,7 @@ def test_many_columns_are_priced() -> None:
     "workload", [Prefix(17), Ranges(17), Ranges(9, [(0, 8), (3, 5), (3, 5), (8, 8)]), Identity(5), Total(6), SIGNED]
 )
 def test_the_gram_matrix_is_that_of_the_rows(workload: Workload) -> None:
-    """The Gram matrix of a workload equals the product of its rows, and a Gram matrix too large is refused."""
+    """The Gram matrix of a workload equals the product of its rows; a Gram matrix that is too large is refused."""
     rows = workload.apply(np.eye(workload.n_cells))
     np.testing.assert_array_equal(gram_of(workload), rows.T @ rows)
     with pytest.raises(DeclarationError, match="1025 by 1025"):

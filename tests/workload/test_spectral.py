@@ -26,7 +26,7 @@ def _matrix(kernel, table):
 @pytest.mark.parametrize("blend", [0.0, 2.5])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 33])
 def test_transform_and_tables_are_those_of_the_matrix(kind, blend, n):
-    """The spectral transform and tables agree with the singular vectors and the inverse of explicit matrices."""
+    """The spectral transform and tables agree with singular vectors and inverses computed as explicit matrices."""
     kernel, W = kind(n), _gram(kind, n)
     transform = kernel.transform(np.eye(n))
     np.testing.assert_allclose(transform.T @ transform, np.eye(n), atol=1e-12)

@@ -1,4 +1,4 @@
-"""Fixtures: a small log, and the command line run in this process."""
+"""Fixtures for tests of the command line: a small log, a store, and commands that run in this process."""
 
 import json
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Ran:
 
     @property
     def text(self) -> str:
-        """Return all printed text on one line."""
+        """Return all text that the command printed, joined to one line."""
         return " ".join((self.out + self.err).split())
 
 
@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def sparsehist(capsys, here):
-    """Return a function that runs a command and captures its output; a single string is split at blanks."""
+    """Return a function that runs a command and captures its output; a single string is split at spaces."""
 
     def ran(*words):
         capsys.readouterr()
@@ -50,7 +50,7 @@ def sparsehist(capsys, here):
 
 @pytest.fixture
 def log(here):
-    """Write a log of 900 units, 600 of them at /home, to two Parquet files."""
+    """Write a log of 900 units, 600 of which visit /home, to two Parquet files."""
     urls = ["/home" if i % 3 else "/about" for i in range(900)]
     frame = pl.DataFrame({"user_id": [f"u{i}" for i in range(900)], "url": urls})
     (here / "log").mkdir()

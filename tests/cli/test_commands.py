@@ -1,4 +1,4 @@
-"""Commands do what the Python interface does, and report the result by exit codes and JSON."""
+"""Commands do the same as the Python interface, and report results by exit codes and JSON."""
 
 import errno
 from pathlib import Path
@@ -12,7 +12,7 @@ RELEASE = ("release", "s", "--series", "visits", "--name", "public", "--level", 
 
 
 def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared, store):
-    """`--if-exists reuse` returns an existing series; a different declaration exits with 5."""
+    """`create --if-exists reuse` returns an existing series; with another declaration it exits with code 5."""
     again = sparsehist("create", store, *declared)
     assert again.code == 2 and "--if-exists" in again.err
     reuse = ("--if-exists", "reuse")
@@ -24,7 +24,7 @@ def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared
 
 
 def test_the_same_release_again_gives_the_same_file(sparsehist, store):
-    """A repeated release succeeds and writes the same bytes."""
+    """Repeating a release succeeds and writes a file with the same bytes."""
     asked = (*RELEASE, "--false-keys", 1, "--out")
     assert sparsehist(*asked, "public.parquet").code == 0
     again = sparsehist(*asked, "again.parquet", "--json")
@@ -34,7 +34,7 @@ def test_the_same_release_again_gives_the_same_file(sparsehist, store):
 
 
 def test_only_a_file_of_this_release_is_replaced(sparsehist, store):
-    """A release does not overwrite a log, another release or a directory, and draws no noise when it refuses."""
+    """A release never overwrites a log, another release or a directory; it refuses and draws no noise."""
     assert sparsehist(*RELEASE, "--out", "public.parquet").code == 0
     Path("folder.parquet").mkdir()
     for place in ("log/a.parquet", "public.parquet", "folder.parquet"):
@@ -66,7 +66,7 @@ def test_a_release_that_could_not_be_written_is_said_to_be_committed(sparsehist,
     ],
 )  # fmt: skip
 def test_bad_requests_exit_with_2_before_anything_is_drawn(sparsehist, store, options):
-    """An invalid release request prints one line on stderr, and nothing is spent."""
+    """An invalid release request prints one line on stderr, exits with code 2 and spends nothing."""
     refused = sparsehist(*RELEASE, *options.split())
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.startswith("error: ") and refused.err.count("\n") == 1
@@ -74,7 +74,7 @@ def test_bad_requests_exit_with_2_before_anything_is_drawn(sparsehist, store, op
 
 
 def test_check_exits_with_2_where_create_would_refuse(sparsehist, log):
-    """`check` exits with 2 if `create` would refuse the log, and with 0 otherwise."""
+    """`check` exits with code 2 if `create` would refuse the log, and with code 0 otherwise."""
     options = ("--unit", "user_id", "--key", "url", "--max-keys", 2, "--json", "--domain")
     fits = sparsehist("check", log, *options, "strings(max_bytes=8)")
     assert (fits.code, fits.json["refused"]) == (0, False)
@@ -85,7 +85,7 @@ def test_check_exits_with_2_where_create_would_refuse(sparsehist, log):
 
 
 def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
-    """A copy of a store is refused while the original exists, and works after `adopt --home-is-gone`."""
+    """A copy of a store is refused while the original exists; `adopt --home-is-gone` makes the copy usable."""
     sparsehist(*RELEASE, "--out", "first.parquet")
     assert sparsehist("backup s copy").code == 0
     assert sparsehist("show copy").code == sparsehist("adopt copy").code == 2
@@ -97,7 +97,7 @@ def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
 
 
 def test_a_bound_is_chosen_and_stands_in_the_ledger(sparsehist, log):
-    """`choose max-keys` repeats its choice for free; a second choice above the budget is refused."""
+    """`choose max-keys` repeats its choice at no cost, and refuses a second choice that exceeds the budget."""
     asked = ("choose", "max-keys", "s", "--input", log, "--unit", "user_id", "--key", "url", "--level", "0.4")
     asked = (*asked, "--domain", "strings(max_bytes=8)")
     first = sparsehist(*asked, "--json").json

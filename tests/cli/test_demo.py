@@ -1,4 +1,4 @@
-"""The demo makes three releases of a real log out of order, at the cost of the finest one."""
+"""The demo makes three releases of a real log, and they cost as much as the release at the finest level."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from sparsehist.cli import demonstration
 
 
 def test_the_demo_prints_what_it_publishes(here):
-    """Files, ledger and printed tables of the demo agree, and its three releases together cost the finest level."""
+    """The demo prints what its files and ledger contain; its three releases cost only the finest level."""
     words = [sys.executable, "-m", "sparsehist", "demo"]
     ran = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -30,7 +30,7 @@ def test_the_demo_prints_what_it_publishes(here):
 
 
 def test_a_demo_replaces_nothing(sparsehist, here):
-    """The demo refuses a directory that exists, and changes nothing in it."""
+    """The demo refuses to run in a directory that already exists, and changes nothing in that directory."""
     Path("mine").mkdir()
     assert sparsehist("demo --dir mine").code == 2
     assert list(Path("mine").iterdir()) == []

@@ -1,4 +1,4 @@
-"""The command line explains its options, and reports an error in one line without secrets."""
+"""The command line explains its options, and reports each error in one line that shows no data."""
 
 import shlex
 import subprocess
@@ -36,14 +36,14 @@ def _python(script, *words):
 
 @pytest.mark.parametrize("words", ["--help", "--version"])
 def test_help_loads_no_library(words):
-    """`--help` and `--version` load neither an engine nor numpy."""
+    """`--help` and `--version` load neither a counting engine nor numpy."""
     ran = _python(WATCHED.format(heavy=(*ENGINES, "numpy", "scipy")), words)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("command", ["show", "ledger"])
 def test_tables_of_a_store_load_no_engine(sparsehist, store, command):
-    """`show` and `ledger` read SQLite only, and load no engine."""
+    """`show` and `ledger` read only the SQLite file of a store, and load no counting engine."""
     assert sparsehist("release s --series visits --name a --level 0.1").code == 0
     ran = _python(WATCHED.format(heavy=ENGINES), command, store)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -65,7 +65,7 @@ def test_every_command_explains_itself_with_an_example(sparsehist, command):
 
 
 def test_the_overview_names_every_command(sparsehist):
-    """The overview lists all commands, the JSON switch and the exit codes."""
+    """The top-level help lists all commands, the option --json and the exit codes."""
     shown = sparsehist("--help").out
     assert all(f"│ {command} " in shown for command in COMMANDS)
     assert "--json" in shown and "Exit codes" in shown
@@ -87,7 +87,7 @@ def test_the_overview_names_every_command(sparsehist):
     ],
 )
 def test_a_wrong_line_exits_with_2_and_says_what_is_wrong(sparsehist, words, hint):
-    """A parse error is one line on stderr, or one JSON object on stdout with `--json`."""
+    """A wrong command line exits with code 2 and explains the error in one line, or as JSON with `--json`."""
     wrong = sparsehist(words)
     assert (wrong.code, wrong.out) == (2, "")
     assert hint in wrong.err and wrong.err.count("\n") == 1
@@ -101,7 +101,7 @@ def _shell(line):
 
 
 def test_output_that_cannot_be_written_is_one_line(here, store):
-    """If stdout cannot be written because the disk is full, one line reports it and the exit code is 1."""
+    """If the disk is too full to write stdout, the command prints a one-line error and exits with code 1."""
     if Path("/dev/full").exists():
         full = _shell(f"show {store} --json >/dev/full")
         assert full.returncode == 1
@@ -110,7 +110,7 @@ def test_output_that_cannot_be_written_is_one_line(here, store):
 
 @pytest.mark.parametrize("words", [["--json", "ledger", "nowhere"], ["--help"]], ids=" ".join)
 def test_a_reader_that_goes_away_is_no_error(here, words):
-    """If the reader of stdout exits early, as in `sparsehist … | head`, the command ends silently with code 141."""
+    """If the reader of stdout exits early, as in `sparsehist … | head`, the command exits silently with code 141."""
     script = f"import sys; from sparsehist.cli import main; sys.stdin.read(); main({words})"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -130,7 +130,7 @@ def test_a_reader_that_goes_away_is_no_error(here, words):
     ],
 )
 def test_an_error_of_a_command_is_one_line_without_its_text(sparsehist, monkeypatch, problem, code, message):
-    """An unexpected error prints its type and location on one line, without its message and without a traceback."""
+    """An unexpected error is printed on one line with its type and location, without message or traceback."""
 
     def fail(*_, **__):
         raise problem
@@ -143,7 +143,7 @@ def test_an_error_of_a_command_is_one_line_without_its_text(sparsehist, monkeypa
 
 
 def test_messages_name_options():
-    """Messages show Python parameters as command-line options, except inside domains and addresses."""
+    """Error messages show command-line options instead of Python parameters, but leave domains and URLs unchanged."""
     messages = {
         "wait with wait=SECONDS": "wait with --wait SECONDS",
         'pass on_outside="drop" to': "pass --on-outside drop to",
@@ -161,7 +161,7 @@ def test_messages_name_options():
 
 
 def test_a_new_parameter_of_a_series_is_an_option():
-    """A new field of the declaration becomes a command-line option without further code."""
+    """A new field of the declaration becomes a command-line option without any further code."""
 
     @dataclass(frozen=True, kw_only=True)
     class More(Declaration):
@@ -172,7 +172,7 @@ def test_a_new_parameter_of_a_series_is_an_option():
 
 
 def test_a_log_of_steps_shows_no_data(sparsehist, caplog):
-    """The log records each step without names, rows or sizes of the data, and leaves stdout unchanged."""
+    """Log messages record each step without names, rows or sizes of the data, and do not change stdout."""
     rows = {"user": [*(f"user{i}" for i in range(900)), "SECRETunit"], "url": [*["/home"] * 900, "SECRET-key"]}
     pl.DataFrame(rows).write_parquet("SECRETfile.parquet")
     domain = "--domain strings(max_bytes=20) --max-keys 1 --cap 1 --name visits"

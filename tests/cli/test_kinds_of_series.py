@@ -1,4 +1,4 @@
-"""Running and periodic series, measures, workloads and plans work from the command line."""
+"""Running series, periodic series, measures, workloads and plans work from the command line."""
 
 import polars as pl
 import pytest
@@ -14,13 +14,13 @@ WEEKLY = (
 
 
 def visits(units: int) -> pl.DataFrame:
-    """Return a log in which this many units visit one page."""
+    """Return a log in which `users` units visit one page."""
     return pl.DataFrame({"user": [f"u{i}" for i in range(units)], "url": ["/home"] * units})
 
 
 @pytest.fixture
 def daily(sparsehist, here):
-    """Create a running series with two days appended."""
+    """Create a running series and append two days to it."""
     assert sparsehist("create", "s", *DAILY).code == 0
     for day in (1, 2):
         visits(900 * day).write_parquet(f"day_{day}.parquet")
@@ -29,7 +29,7 @@ def daily(sparsehist, here):
 
 
 def test_running_counts_are_released_at_any_step(sparsehist, daily):
-    """Each file holds the running counts up to its step, in any order of releases."""
+    """Releases at any step, in any order, write files with the running counts up to that step."""
     for step in (2, 1):
         made = sparsehist(f"release s --series daily --level 0.5 --name r{step} --step {step} --out r{step}.parquet")
         assert made.code == 0, made.err
@@ -44,7 +44,10 @@ def test_running_counts_are_released_at_any_step(sparsehist, daily):
 
 
 def test_steps_are_repeated_or_refused(sparsehist, daily):
-    """A repeated append succeeds; other rows, a gap, a missing step and an append after `finish` are refused."""
+    """Appending the same step twice succeeds, and any inconsistent append is refused.
+
+    Other rows for a step, a skipped step, a missing step number and an append after `finish` are refused.
+    """
     append = "append s --series daily --input"
     assert sparsehist(f"{append} day_2.parquet --step 2 --json").json["status"] == "repeated"
     assert "other rows" in sparsehist(f"{append} day_1.parquet --step 2").err
@@ -65,7 +68,7 @@ def test_steps_are_repeated_or_refused(sparsehist, daily):
 
 @pytest.fixture
 def weekly(sparsehist, here):
-    """Create a periodic series with two weeks appended."""
+    """Create a periodic series and append two weeks to it."""
     assert sparsehist("create", "s", *WEEKLY).code == 0
     for week in (11, 12):
         visits(900 * (week - 10)).write_csv(f"w{week}.csv")
@@ -73,7 +76,7 @@ def weekly(sparsehist, here):
 
 
 def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekly):
-    """`show` and the ledger have one entry for all periods, with the cost per user-week and per user."""
+    """`show` and `ledger` list all periods as one series, with its cost per user-week and per user."""
     for week, units in ((11, 900), (12, 1800)):
         out = f"r{week}.parquet"
         words = f"release s --series weekly_2026w{week} --name public --level 0.5 --out {out}"
@@ -97,14 +100,14 @@ def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekl
 
 @pytest.fixture
 def sales(here):
-    """Write 3,000 customers, 1,000 per country, to a CSV file, and return the options that read it."""
+    """Write a log of 3,000 customers in three countries to a CSV file; return the options that read the file."""
     prices = [9.99, 25.5, 3.25] * 1000
     pl.DataFrame({"customer": range(3000), "country": ["DE", "FR", "US"] * 1000, "price": prices}).write_csv("s.csv")
     return "--input s.csv --unit customer"
 
 
 def test_sums_are_declared_planned_and_released(sparsehist, sales):
-    """The plan of a series with measures agrees with its release; a refusal names the largest level that fits."""
+    """A release of a series with measures agrees with its plan; a refusal names the largest level that fits."""
     measures = "--measure price:clip=100,step=0.01 --measure events:clip=5"
     domain = "--key country --domain catalogue('DE','ES','FR','US')"
     assert sparsehist(f"create s {sales} {domain} --max-keys 2 {measures} --name shop --cap 2").code == 0
@@ -119,7 +122,7 @@ def test_sums_are_declared_planned_and_released(sparsehist, sales):
 
 
 def test_keys_are_found_and_become_a_domain(sparsehist, sales):
-    """`choose keys` discovers the keys of a log, and its output file is the domain of a series."""
+    """`choose keys` discovers the keys of a log and writes a file that serves as the domain of a series."""
     found = f"choose keys s {sales} --key country --most-keys 5 --level 0.1 --delta 1e-6 --out keys.parquet --json"
     assert sparsehist(found).json["keys"] == 3
     assert pl.read_parquet("keys.parquet").to_series().to_list() == ["DE", "FR", "US"]
@@ -129,7 +132,7 @@ def test_keys_are_found_and_become_a_domain(sparsehist, sales):
 
 
 def test_a_workload_is_planned_released_and_listed(sparsehist, declared):
-    """A plan compares strategies and spends nothing; the released file answers range queries without the store."""
+    """A plan compares workload strategies at no cost, and a released file answers range queries without a store."""
     declared[declared.index("--domain") + 1] = "catalogue('/home', '/about')"
     assert sparsehist("create", "s", *declared).code == 0
     plan = "plan s --series visits --workload prefix() --level 0.5"
@@ -146,7 +149,7 @@ def test_a_workload_is_planned_released_and_listed(sparsehist, declared):
 
 
 def test_plans_without_a_store_and_after_releases(sparsehist, store):
-    """A plan needs no store; the plan of a series takes its past releases and its cap into account."""
+    """A plan needs no store; the plan of an existing series accounts for past releases and the cap."""
     shown = sparsehist("plan --domain strings(max_bytes=32) --max-keys 20 --level 0.01 --level 0.5")
     assert "rho 0.01" in shown.out and "95 %" in shown.out
     planned = sparsehist("plan --domain integers(1000000) --max-keys 2 --level 1/3 --json").json
@@ -166,6 +169,6 @@ def test_plans_without_a_store_and_after_releases(sparsehist, store):
     ],
 )  # fmt: skip
 def test_what_cannot_be_planned_exits_with_2(sparsehist, store, options):
-    """An invalid plan is refused in one line with exit code 2."""
+    """An invalid plan request is refused in one line with exit code 2."""
     done = sparsehist(f"plan {options}")
     assert done.code == 2 and done.err.count("\n") == 1

@@ -1,17 +1,17 @@
-"""The commands for the ledger, budgets, caps and disjoint populations."""
+"""Tests of the commands for the ledger, budgets, caps and disjoint populations."""
 
 RELEASE = "release s --series visits --name"
 
 
 def everybody(sparsehist):
-    """Return the last row of the ledger, the sum over all populations."""
+    """Return the last row of the ledger, which shows the total over all populations."""
     row = sparsehist("ledger s --json").json["ledger"][-1]
     assert row["scope"] == "everybody"
     return row
 
 
 def test_the_ledger_shows_the_finest_level(sparsehist, store):
-    """Several releases of one series cost their finest level, also after the series is dropped."""
+    """Several releases of a series cost only their finest level, even after the series is dropped."""
     for name, level in (("a", "0.1"), ("b", "0.5"), ("c", "0.2")):
         assert sparsehist(f"{RELEASE} {name} --level {level}").code == 0
     (shown,) = sparsehist("show s --json").json["series"]
@@ -25,7 +25,10 @@ def test_the_ledger_shows_the_finest_level(sparsehist, store):
 
 
 def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
-    """A release above the budget is refused with the remaining budget; the events record who asked and why."""
+    """A release that exceeds the budget is refused with exit code 3 and a message with the remaining budget.
+
+    The ledger's events record who requested the release and why it was refused.
+    """
     assert sparsehist("limit s --rho 0.5 --who dpo").code == 0
     assert sparsehist(f"{RELEASE} a --level 0.25 --who ann").code == 0
     refused = sparsehist(f"{RELEASE} b --level 0.75 --who bob")
@@ -43,7 +46,10 @@ def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
 
 
 def test_a_cap_is_raised_for_a_reason(sparsehist, store):
-    """A cap refuses a finer release until it is raised with a reason; the ledger then calls the cap ex post."""
+    """A cap refuses a finer release until somebody raises the cap and gives a reason.
+
+    The ledger then marks the cap as ex post, because it was changed after a release.
+    """
     assert sparsehist(f"{RELEASE} a --level 1").code == 0
     assert sparsehist(f"{RELEASE} b --level 1.5").code == 3
     assert sparsehist("limit s --series visits --cap 0.5 --reason x").code == 2
@@ -54,7 +60,7 @@ def test_a_cap_is_raised_for_a_reason(sparsehist, store):
 
 
 def test_disjoint_populations_do_not_add_up(sparsehist, store, declared):
-    """Costs of two populations add up unless they are declared disjoint."""
+    """The costs of two populations add up unless the populations are declared disjoint."""
     assert sparsehist("create", store, *declared[:-1], "others", "--population", "south").code == 0
     for series, level in (("visits", "0.25"), ("others", "0.5")):
         assert sparsehist(f"release s --series {series} --name a --level {level}").code == 0

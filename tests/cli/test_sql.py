@@ -1,4 +1,4 @@
-"""`sparsehist run` and `sparsehist sql` run SQL from files, from standard input and at the prompt."""
+"""`sparsehist run` and `sparsehist sql` run SQL from files, from standard input and from a prompt."""
 
 import fcntl
 import io
@@ -16,7 +16,7 @@ release public from visits at level $level to 'public.parquet';
 
 @pytest.fixture
 def script(here, log):
-    """Return a function that writes a script and returns the command that runs it."""
+    """Return a function that writes an SQL script and returns the command that runs it."""
 
     def written(more=""):
         (here / "script.sql").write_text(SCRIPT + more, encoding="utf-8")
@@ -27,7 +27,7 @@ def script(here, log):
 
 @pytest.fixture
 def typed(monkeypatch):
-    """Return a function that puts text or bytes on standard input."""
+    """Return a function that supplies text or bytes as standard input."""
 
     def put(text):
         stream = io.StringIO(text) if isinstance(text, str) else io.TextIOWrapper(io.BytesIO(text), "latin-1")
@@ -37,7 +37,7 @@ def typed(monkeypatch):
 
 
 def test_a_script_prints_tables_or_one_object(sparsehist, script, here):
-    """Each statement prints its result; with --json it has a kind, and rows, metadata or an error."""
+    """Each statement of a script prints its result as a table, or as an entry of one JSON object with --json."""
     words = script("select url from visits.public order by url;") + " --param level="
     ran = sparsehist(f"{words}1/3")
     assert (ran.code, ran.err) == (0, "")
@@ -54,7 +54,7 @@ def test_a_script_prints_tables_or_one_object(sparsehist, script, here):
 
 
 def test_mistakes_are_shown_with_their_place_and_nothing_is_run(sparsehist, script, here):
-    """All mistakes of a script go to stderr with line and column, and no store is created."""
+    """All errors of a script are printed on stderr with line and column, and nothing is run."""
     wrong = sparsehist(script("selec 1;\nrelease x from visits at lvel 1;"))
     assert wrong.code == 2 and wrong.out == ""
     assert "line 4, column 37: the parameter $level has no value" in wrong.err
@@ -63,7 +63,10 @@ def test_mistakes_are_shown_with_their_place_and_nothing_is_run(sparsehist, scri
 
 
 def test_exit_codes_are_those_of_the_first_failure(sparsehist, script, here):
-    """The exit code is 3 for a cap, 4 for a store in use and 2 otherwise; committed releases remain."""
+    """The first failure sets the exit code, and releases that are already committed remain.
+
+    The code is 3 if a cap refuses the release, 4 if the store is in use, and 2 otherwise.
+    """
     words = script("release x from visits at level 3; select 'never' as reached;")
     refused = sparsehist(f"{words} --param level=1")
     assert refused.code == 3 and "line 5, column 1: requested level 3" in refused.err
@@ -77,7 +80,7 @@ def test_exit_codes_are_those_of_the_first_failure(sparsehist, script, here):
 
 
 def test_a_dry_run_makes_nothing(sparsehist, script, here):
-    """`--dry-run` shows what a script would spend, and creates neither store nor files."""
+    """`--dry-run` shows what a script would spend, without creating a store or any file."""
     planned = sparsehist(script() + " --dry-run --param level=0.25")
     assert planned.code == 0
     assert "line 4: population default: nothing before, rho 0.25 after" in planned.out

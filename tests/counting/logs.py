@@ -1,4 +1,4 @@
-"""Small logs, a count by brute force, and short calls of the in-memory engine."""
+"""Provide small logs, brute-force counts, and short calls of the in-memory engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALPHABET = "kiwi lime plum pear fig date sloe quince medlar damson été 梨 app
 
 
 def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFrame:
-    """Return a log with repeated rows and a skewed number of rows per unit."""
+    """Return a log with repeated rows, in which the number of rows per unit is skewed."""
     rng = seeded(seed)
     units = rng.integers(n_units, size=n_rows) ** 2 // n_units
     keys = rng.integers(len(ALPHABET), size=n_rows)
@@ -29,7 +29,7 @@ def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFram
 
 
 def count(source: object, **changes: object) -> CountedKeys:
-    """Count a log with default parameters, except for `changes`."""
+    """Count a log with default parameters; the keyword arguments replace some of them."""
     with tempfile.TemporaryDirectory() as directory:
         plain = {"unit": "user_id", "key": ["query"], "max_keys": 5, "domain": TEXTS, "salt": SALT}
         return count_keys(source, **plain | {"temporary_directory": Path(directory)} | changes)
@@ -55,12 +55,12 @@ def brute_force(log: pl.DataFrame) -> dict[object, int]:
 
 
 def as_dict(counted: CountedKeys) -> dict[object, int]:
-    """Return counts over one key column as a dict, without zeros."""
+    """Return the non-zero counts over one key column as a dict."""
     return dict(counted.frame.select("key_0", "count").filter(pl.col("count") > 0).rows())
 
 
 def measured_log() -> pl.DataFrame:
-    """Return prices in hundredths of both signs, with extreme, infinite, NaN and null values in some rows."""
+    """Return a log with positive and negative prices in hundredths; some are huge, infinite, NaN or null."""
     rng = seeded(4)
     units, keys = (pl.Series(rng.integers(most, size=900)) for most in (30, 6))
     odd = [0.29, -0.29, 1e300, -1e300, math.inf, -math.inf, math.nan, None, 5e-324, -0.0, 2.0**40, 21474836.48]

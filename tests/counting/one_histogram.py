@@ -1,4 +1,4 @@
-"""Logs with every type of unit and key, and their reference counts in the portable order, in plain Python.
+"""Provide logs with every type of unit and key, and their reference counts, computed in plain Python.
 
 `test_one_histogram.py` compares every engine with these counts.
 """
@@ -24,7 +24,7 @@ TEXTS = "strings(max_bytes=8)"
 
 @dataclass(frozen=True)
 class Case:
-    """A log and its declaration; nulls and keys outside the domain are dropped.
+    """A log and its declaration; null values and keys outside the domain are dropped.
 
     Attributes:
         nul: Whether the text contains NUL, which some engines cannot store.
@@ -39,7 +39,7 @@ class Case:
 
     @property
     def declared(self) -> dict[str, object]:
-        """Return the parameters that every engine gets."""
+        """Return the counting parameters of a case, which are passed to every engine."""
         return {
             "unit": self.unit if len(self.unit) > 1 else self.unit[0],
             "key": list(self.key),
@@ -97,7 +97,7 @@ CASES = _cases()
 
 
 def encoded(value: object) -> str:
-    """Return the text of one part of a unit or key, as defined in `counting/tuples.py`."""
+    """Return the text that encodes one part of a unit or key, as defined in `counting/tuples.py`."""
     match value:
         case bool():
             letter, text = "b", str(value).lower()
@@ -116,12 +116,12 @@ def encoded(value: object) -> str:
 
 
 def digest(unit: tuple[object, ...], key: tuple[object, ...], salt: bytes = SALT) -> bytes:
-    """Return the SHA-256 digest that orders the keys of a unit."""
+    """Return the SHA-256 digest by which the keys of a unit are ordered."""
     return hashlib.sha256("".join([salt.hex(), *map(encoded, (*unit, *key))]).encode()).digest()
 
 
 def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[object, ...], int]:
-    """Count a case by key without any engine; only the domain maps keys to cells."""
+    """Return the counts of a case by key without using an engine; only the domain maps keys to cells."""
     log = (case.log if log is None else log).filter(
         pl.all_horizontal(pl.col(*case.unit).is_not_null() & (pl.col(*case.unit).cast(pl.String) != ""))
     )

@@ -1,4 +1,4 @@
-"""A local Spark for all tests: a classic session and a Spark Connect session."""
+"""Provide a local Spark for all tests, as a classic session and as a Spark Connect session."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _sessions() -> tuple[object, object]:
 
 
 def session(kind: str = "spark"):
-    """Return the session of this kind, "spark" or "connect"; skip the test if Spark is missing."""
+    """Return a Spark session of the kind "spark" or "connect", or skip the test if Spark is not installed."""
     if reason := _why_not():
         pytest.skip(reason)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Invalid input is refused with column, rule and remedy, and no error shows a value of the log."""
+"""Invalid input is refused with an error that names the column, the rule and the remedy, but no value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET_NUMBER = 731_973_317
 
 
 def refused(kind, pattern, source, **changes):
-    """Check that counting is refused with this error, and that its traceback shows no value of the log."""
+    """Check that counting raises this error, and that no value of the log appears in the traceback."""
     with pytest.raises(kind, match=pattern) as caught:
         count(source, **changes)
     shown = "".join(traceback.format_exception(caught.value))
@@ -48,7 +48,7 @@ def a_frame(units, keys, **options):
     ],
 )
 def test_logs_that_break_a_rule_are_refused_without_a_value(units, keys, pattern):
-    """A log that breaks a rule is refused with column, rule and remedy, and without a value."""
+    """An error about an invalid log names the column, the rule and the remedy, but shows no value of the log."""
     refused(DataError, pattern, a_frame(units, keys))
 
 
@@ -68,13 +68,13 @@ def test_logs_that_break_a_rule_are_refused_without_a_value(units, keys, pattern
     ],
 )
 def test_files_that_cannot_be_read_are_named(tmp_path, name, content, pattern):
-    """A file that cannot be read is named with the reason, and no line of it is shown."""
+    """An error about an unreadable file gives its name and the reason, but none of its content."""
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     refused(InputError, pattern, tmp_path / name)
 
 
 def test_empty_logs_are_refused():
-    """A log is refused if it has no rows, or no rows that count."""
+    """A log is refused if it has no rows, or if all its rows are dropped."""
     refused(DataError, "empty", a_log().clear())
     refused(DataError, "empty", a_frame([1], [SECRET * 9]), on_outside="drop")
 
@@ -93,7 +93,7 @@ def test_damaged_parquet_files_are_named(tmp_path):
 
 
 def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
-    """A glob does not skip an unreadable directory; the error hides its name, which may hold a key."""
+    """A glob pattern refuses an unreadable directory, and the error hides its name, which may contain a key."""
     for day in (1, SECRET_NUMBER):
         (tmp_path / f"day={day}").mkdir()
         a_frame([1], ["a"]).write_parquet(tmp_path / f"day={day}" / "log.parquet")
@@ -104,7 +104,7 @@ def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_sources_that_are_no_log_are_refused(tmp_path):
-    """Directories, pipes, SQL text and other objects are refused as logs, without the text of engine errors."""
+    """Directories, pipes, SQL text and other objects that are not logs are refused in our own words."""
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "pipe.csv", tmp_path, "select 1 as user_id"):
         refused(NotFoundError, "no regular file.*Query", path)
@@ -121,7 +121,7 @@ def test_sources_that_are_no_log_are_refused(tmp_path):
 
 
 def test_files_that_disagree_are_refused(tmp_path):
-    """Files may differ in integer width, but not in column names or other types."""
+    """Files of one log may differ in integer width, but not in column names or other types."""
     for i, dtype in enumerate((pl.Int32, pl.Int64, pl.UInt8)):
         a_frame([1, 2], ["a", "b"], schema_overrides={"user_id": dtype}).write_parquet(tmp_path / f"{i}.parquet")
     assert as_dict(count(tmp_path / "*.parquet")) == {"a": 1, "b": 1}
@@ -143,7 +143,7 @@ def test_files_that_disagree_are_refused(tmp_path):
     ],
 )
 def test_counts_that_are_no_whole_numbers_are_refused(tmp_path, counts, pattern):
-    """Counts that are negative, fractional, null or text are refused, and so is a key that occurs twice."""
+    """Counts made elsewhere are refused if one is negative, fractional, null or text, or if a key occurs twice."""
     if isinstance(counts, str):
         (tmp_path / "counts.csv").write_text(counts)
         counts = tmp_path / "counts.csv"
@@ -151,7 +151,7 @@ def test_counts_that_are_no_whole_numbers_are_refused(tmp_path, counts, pattern)
 
 
 def test_counts_of_one_cell_are_refused(tmp_path):
-    """Counts for the CSV keys 1 and 01 are refused over integers, where they are one cell, but not as text."""
+    """Counts for the keys 1 and 01 are refused in an integer domain, where both are one cell, but not as text."""
     (tmp_path / "counts.csv").write_text("query,count\n1,5\n01,7\n2,1\n")
     counts = Counts(tmp_path / "counts.csv", largest=1)
     refused(DataError, "one cell", counts, unit=None, domain=Domain.parse("integers(9)"))

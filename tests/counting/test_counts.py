@@ -13,7 +13,7 @@ PRODUCT = Domain.parse("product(day=dates('2024-01-01', '2024-12-31'), country=c
 
 
 def test_csv_ids_and_keys_are_text_and_only_empty_fields_are_null(tmp_path):
-    """CSV fields are text, and only empty fields are null; numbers and dates are parsed if the domain has them."""
+    """CSV fields are read as text and only empty fields are null, but a domain of numbers or dates parses them."""
     path = tmp_path / "log.csv"
     path.write_text('user_id,query\n007,NA\n7,"NA"\n7,\n,x\n8,""\n')
     assert as_dict(count(path, on_null="drop")) == {"NA": 2}
@@ -25,7 +25,7 @@ def test_csv_ids_and_keys_are_text_and_only_empty_fields_are_null(tmp_path):
 
 
 def test_rows_are_left_out_and_cells_made_equal_before_units_are_bounded(tmp_path):
-    """Rows are dropped and keys mapped to cells before bounding, so dropped keys do not use up `max_keys`."""
+    """Rows are dropped and keys mapped to cells before units are bounded, so dropped keys never use up `max_keys`."""
     whole = pl.DataFrame({"user_id": [1, 1, None, 2, 0], "query": [99, 5, 5, None, 0]})
     text = pl.DataFrame({"user_id": ["u", "u", "", None, "u"], "query": ["x" * 99, "in", "in", "in", ""]})
     whole.write_parquet(tmp_path / "log.parquet")

@@ -1,4 +1,4 @@
-"""Which keys a unit keeps depends only on the salt, the unit and its keys."""
+"""The keys that a unit keeps depend only on the salt, the unit and the keys of that unit."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def a_frame(rows):
 
 
 def without(pairs, unit):
-    """Return the pairs of all other units."""
+    """Return the (unit, key) pairs of all units except one."""
     return {pair for pair in pairs if pair[0] != unit}
 
 
 def assert_deletions_change_nothing_else(log, *, units=None, **declared):
-    """Delete each unit, or each of `units`, in turn, and check that all other units keep the same keys."""
+    """Delete one unit at a time, and check that every other unit keeps the same keys."""
     before = kept_pairs(log, **declared)
     for unit in log["user_id"].unique() if units is None else units:
         remaining = log.filter(pl.col("user_id") != unit)
@@ -50,7 +50,7 @@ def test_deleting_a_unit_changes_nothing_for_the_others(rows, unit, max_keys, sa
 @settings(max_examples=25)
 @given(rows=ROWS, order=st.randoms(use_true_random=False), cut=st.integers(0, 60))
 def test_order_of_rows_and_chunks_change_nothing(rows, order, cut):
-    """Shuffling, repeating and chunking the rows does not change the kept pairs."""
+    """Shuffling, repeating or chunking the rows leaves the kept (unit, key) pairs unchanged."""
     expected = kept_pairs(a_frame(rows), max_keys=2)
     shuffled = order.sample(rows, len(rows)) + rows[:3]
     parts = [a_frame(part) for part in (shuffled[:cut], shuffled[cut:])]
@@ -58,7 +58,7 @@ def test_order_of_rows_and_chunks_change_nothing(rows, order, cut):
 
 
 def test_salts_and_units_choose_differently():
-    """Different salts, and different units with the same keys, keep different keys."""
+    """With another salt a unit keeps other keys, and so do different units that have the same keys."""
     log = pl.DataFrame({"user_id": np.repeat(np.arange(50), len(ALPHABET)), "query": ALPHABET * 50})
     kept = kept_pairs(log, max_keys=1)
     assert kept != kept_pairs(log, max_keys=1, salt=SALT[::-1])
@@ -68,7 +68,7 @@ def test_salts_and_units_choose_differently():
 
 @pytest.mark.parametrize("bits", [0, 2])
 def test_colliding_hashes_merge_nothing_and_choose_by_value(bits, monkeypatch):
-    """With a constant or a 2-bit hash, counts stay exact, and neither deletion nor row order changes other units."""
+    """Even if hashes collide, counts are exact and deleting or reordering rows leaves other units unchanged."""
     monkeypatch.setattr(in_memory, "mixed", lambda words: words >> np.uint64(64 - bits) if bits else words * ZERO)
     log = a_log(200, 12)
     assert kept_pairs(log, max_keys=50) == set(log.rows())
@@ -80,7 +80,7 @@ def test_colliding_hashes_merge_nothing_and_choose_by_value(bits, monkeypatch):
 
 
 def test_the_test_can_fail(monkeypatch):
-    """Negative control: an order by codes, which depend on the whole log, fails the deletion test."""
+    """Negative control: if keys are ordered by codes that depend on the whole log, the deletion test fails."""
     monkeypatch.setattr(words, "row_hash", lambda values, seed: np.arange(len(values), dtype=np.uint64) << THIRTY)
     with pytest.raises(AssertionError):
         assert_deletions_change_nothing_else(a_log(300, 12), max_keys=3)
@@ -107,7 +107,7 @@ LIMITED = (pl.Int8, pl.Date, pl.Int16)  # fmt: skip
 
 
 def _column(numbers, dtype):
-    """Return a column of values of a type, chosen from ten by index; the last two integers are the extremes."""
+    """Return a column of one type, with each row chosen by index from ten values, which include extreme integers."""
     texts = dtype in (pl.String, pl.Categorical, pl.Binary)
     values = pl.Series(range(10), dtype=pl.Int32).cast(pl.String if texts else dtype).cast(dtype)
     if dtype.is_integer():
@@ -117,7 +117,7 @@ def _column(numbers, dtype):
 
 
 def _of_file(ending):
-    """Return a function that writes a log to a file; text formats store bytes as text."""
+    """Return a function that writes a log to a file of this format; text formats store bytes as text."""
 
     def written(log, directory):
         path = directory / f"{len(list(directory.iterdir()))}.{ending}"
@@ -153,7 +153,7 @@ SOURCES = {
     max_keys=st.integers(1, 4),
 )
 def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gone, max_keys):
-    """For all types and sources, deleting a unit leaves other units' keys unchanged, and counts are exact."""
+    """For all types and sources, counts are exact, and deleting a unit leaves other units' kept keys unchanged."""
     source = SOURCES["frame"] if unit in RARE else source
     numbers = pl.DataFrame(rows, schema=["user_id", "query"], orient="row")
     log = numbers.select(user_id=_column(numbers["user_id"] + 5, unit), query=_column(numbers["query"], key))
@@ -175,7 +175,7 @@ def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gon
 
 
 def test_products_and_tuples_of_all_widths():
-    """Products of any width keep exact pairs, and deleting a unit leaves other units' kept keys unchanged."""
+    """For keys of any number of columns, pairs are exact, and deleting a unit leaves other units' keys unchanged."""
     rng = np.random.default_rng(4)
     drawn = rng.integers(-(2**62), 2**62, size=(9, 4))[rng.integers(0, 9, size=200)]
     log = pl.DataFrame(drawn, schema=["a", "b", "c", "user_id"]).with_columns(

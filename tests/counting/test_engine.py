@@ -1,4 +1,4 @@
-"""The in-memory engine: codes are exact, pairs are never merged, and rows on disk count like rows in memory."""
+"""Tests of the in-memory engine: integer codes are exact, and rows on disk count like rows in memory."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ FAR = pl.Series([0, 1, -1, 2**63 - 1, -(2**63), 2**32, 2**40, 77])
 
 
 def few_hashes(bits):
-    """Return a hash function with so few bits that values collide."""
+    """Return a hash function with only a few output bits, so that many values collide."""
     whole = codes.row_hash
     return lambda values, seed: whole(values, seed) >> np.uint64(64 - bits) if bits else np.zeros(len(values), "u8")
 
 
 def in_batches(values, sizes):
-    """Yield a column in pieces of these sizes."""
+    """Yield a column in batches of these sizes."""
     start = 0
     while start < len(values):
         size = int(next(sizes))
@@ -44,7 +44,7 @@ def in_batches(values, sizes):
 @pytest.mark.parametrize("bits", [64, 7, 2, 0])
 @pytest.mark.parametrize("pool", [BYTES, FAR], ids=["bytes", "numbers"])
 def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkeypatch):
-    """For any hash, batches and threads, two values have the same code if and only if they are equal."""
+    """Two values get the same code if and only if they are equal, for any hash, batches and threads."""
     monkeypatch.setattr(codes, "row_hash", few_hashes(bits))
     monkeypatch.setattr(codes, "_BLOCK", 5)
     monkeypatch.setattr(codes, "_FIRST_BITS", 1)
@@ -61,7 +61,7 @@ def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkey
 
 
 def test_a_table_without_comparison_would_be_caught(monkeypatch):
-    """Negative control: codes that trust hashes merge different values, and the check above would notice."""
+    """Negative control: codes that rely on hashes alone give different values the same code."""
     monkeypatch.setattr(codes, "row_hash", few_hashes(0))
     monkeypatch.setattr(codes.Codes, "_stray_codes", lambda self, values: np.zeros(len(values), dtype=np.uint32))
     table = Codes([pl.Binary()])
@@ -70,7 +70,7 @@ def test_a_table_without_comparison_would_be_caught(monkeypatch):
 
 
 def test_categories_keep_their_numbers_from_batch_to_batch():
-    """A category keeps its number in every batch, although Polars renumbers categories that no column uses."""
+    """A category has the same code in every batch, although Polars may renumber its categories."""
     found = Words(["text"], [pl.Categorical()], None)
     of_own = pl.Categorical(pl.Categories("numbered-anew"))
     numbers = [found.numbers(pl.DataFrame([pl.Series([text], dtype=of_own)])).item() for text in "abcab"]
@@ -82,7 +82,7 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
 
 
 def test_a_range_of_almost_all_numbers_has_its_bounds():
-    """A number outside a domain of nearly 2^64 integers is left out."""
+    """A domain of nearly 2^64 integers still leaves out the numbers beyond its bounds."""
     log = pl.DataFrame({"user_id": [True, True, False], "query": [-(2**63), 2**63 - 1, 0]})
     domain = Domain.parse(f"integers({-(2**63) + 1}, {2**63 - 1})")
     assert count(log, domain=domain, on_outside="drop").frame["count"].sum() == 2
@@ -96,7 +96,7 @@ def test_a_range_of_almost_all_numbers_has_its_bounds():
     wide=st.booleans(),
 )
 def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bits, pairs, bits, wide):
-    """Pairs are distinct and ordered by unit, hash and key, even if the sorted bits of units or hashes agree."""
+    """Pairs are distinct and ordered by unit, hash and key, even if the bits used for sorting are equal."""
     spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units differ in their last bits, or in the middle
     units = np.array([unit for unit, _ in pairs], np.uint64) * spread
     cells = np.array([key for _, key in pairs], np.uint32)
@@ -124,7 +124,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
 @pytest.mark.parametrize("multiplier", [1, (1 << 63) | 1])
 @pytest.mark.parametrize("unit_bits", [1, 24])
 def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit_bits, monkeypatch):
-    """Units that differ only in their first or last bits are never merged."""
+    """Units that agree in every bit used for sorting, and differ only in other bits, are never merged."""
     monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(multiplier))
     monkeypatch.setattr(in_memory, "UNIT_BITS", unit_bits)
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
@@ -134,7 +134,7 @@ def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit
 
 
 def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):
-    """Negative control: without comparing whole units and keys, units that share sorted bits are merged."""
+    """Negative control: if only the bits used for sorting are compared, different units are merged."""
     monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(1))
     monkeypatch.setattr(in_memory, "first_of_runs", lambda ordered: first_of_runs(ordered >> np.uint64(32)))
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
@@ -144,7 +144,10 @@ def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):
 @pytest.mark.parametrize("weights", [None, [(6, 2), (3, 4), (2, 6)]])
 @pytest.mark.parametrize("portable", [False, True])
 def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, weights):
-    """Rows in memory, on disk or both give one histogram with any number of threads, and leave no file behind."""
+    """The histogram does not depend on whether rows are in memory or on disk, nor on the number of threads.
+
+    No temporary file remains.
+    """
     monkeypatch.setattr(rows, "BLOCK", 100)
     monkeypatch.setattr(batches, "BATCH_ROWS", 150)
     monkeypatch.setattr(in_memory, "GROUP_ROWS", 200)
@@ -166,7 +169,7 @@ def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, w
 
 
 def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):
-    """Dictionary entries that no counted row uses are neither refused nor counted, and nulls are dropped."""
+    """Arrow dictionary values that no row uses are neither counted nor refused, and null values are dropped."""
     texts = pa.DictionaryArray.from_arrays([0, 0, 2, None], pa.array(["a", "far too long", "of no unit"]))
     table = pa.table({"user_id": [1, 2, None, 3], "query": texts})
     parquet.write_table(table, tmp_path / "x.parquet")
@@ -178,7 +181,7 @@ def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_text_of_a_file_that_is_no_utf8_is_refused(tmp_path, column, dictionary):
-    """Text that is not UTF-8 is refused, although Arrow does not check it."""
+    """A file whose text is not valid UTF-8 is refused, although Arrow itself does not check it."""
     texts = pa.array([b"a", b"\xff\xfe"]).view(pa.string())
     cut = pa.array([b"x\xc3", b"\xa9x"]).view(pa.string())  # valid when concatenated, but not each by itself
     for broken in (texts, cut):

@@ -1,4 +1,4 @@
-"""One log and one salt give one histogram in every engine."""
+"""Every engine computes the same histogram from the same log and salt."""
 
 import datetime as dt
 import hashlib
@@ -59,19 +59,19 @@ def _all():
 
 @pytest.mark.parametrize(("engine", "case"), [*_all()])
 def test_every_engine_counts_what_is_counted_by_hand(engine, case):
-    """Every engine gives the counts of plain Python for every type of unit and key."""
+    """For every type of unit and key, every engine gives the same counts as plain Python."""
     assert COUNTED[engine](case) == counts_by_hand(case)
 
 
 def test_the_cases_are_bounded():
-    """Control: another salt gives other counts in every case, so the test above depends on the order of keys."""
+    """Control: another salt changes the counts of every case, so the cases do test which keys a unit keeps."""
     for case in CASES.values():
         assert _by("polars", SALT[::-1])(case) != counts_by_hand(case)
 
 
 @pytest.mark.parametrize(("unit", "key", "text", "sha256"), VECTORS)
 def test_the_text_that_is_hashed_is_pinned(unit, key, text, sha256):
-    """The engine and plain Python compute the pinned text and its pinned digest."""
+    """The engine and plain Python compute the same text to hash, and its digest has a fixed expected value."""
     whole = SALT.hex() + text
     assert digest(unit, key) == hashlib.sha256(whole.encode()).digest()
     assert digest(unit, key).hex().startswith(sha256)
@@ -81,12 +81,12 @@ def test_the_text_that_is_hashed_is_pinned(unit, key, text, sha256):
 
 
 def test_deleting_a_unit_changes_nothing_for_the_others():
-    """In the portable order, deleting a unit leaves the kept keys of every other unit unchanged."""
+    """With portable=True, deleting a unit leaves the kept keys of every other unit unchanged."""
     assert_deletions_change_nothing_else(a_log(200, 12), max_keys=3, portable=True)
 
 
 def test_a_unit_without_a_portable_form_is_refused():
-    """Nanosecond timestamps and times of day are refused with portable=True, and counted without it."""
+    """Units that are nanosecond timestamps or times of day are refused with portable=True, and counted otherwise."""
     log = pl.DataFrame({"user_id": [1], "query": ["a"]}).with_columns(pl.col("user_id").cast(pl.Datetime("ns")))
     with pytest.raises(DataError, match=r"'user_id'.*cast to microseconds"):
         count(log, portable=True)

@@ -1,4 +1,4 @@
-"""Remote logs are counted like local files, and no credential is stored or shown."""
+"""Logs in remote storage are counted like local files, and no credential is stored or shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OBJECT = f"<Contents><Key>{{}}</Key><Size>{{}}</Size><ETag>1</ETag><LastModified
 
 @pytest.fixture
 def served() -> Iterator[tuple[dict[str, bytes], str, dict[str, str]]]:
-    """Serve a bucket `lake` by S3 and by signed URLs; yield its objects, the address and the S3 options."""
+    """Serve the bucket `lake` over S3 and signed URLs; yield its objects, its address and the S3 options."""
     objects: dict[str, bytes] = {}
 
     class Handler(BaseHTTPRequestHandler):
@@ -65,7 +65,7 @@ def served() -> Iterator[tuple[dict[str, bytes], str, dict[str, str]]]:
         do_HEAD = do_GET  # noqa: N815  names required by the server class
 
         def log_message(self, *_: object) -> None:
-            """Suppress the log of requests."""
+            """Suppress the server's log of requests."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -83,12 +83,12 @@ def parquet(frame: pl.DataFrame) -> bytes:
 
 
 def counts(source: object, **options: object) -> list[tuple[str, int]]:
-    """Return all keys with their counts, sorted by key."""
+    """Return all keys of a source with their counts, sorted by key."""
     return count(source, **options).frame.sort("key_0").rows()
 
 
 def test_urls_are_counted_as_local_files_are(served, tmp_path: Path) -> None:
-    """Remote objects of every format, matched by globs, Hive folders or signed URLs, give the counts of the frame."""
+    """Remote files give the counts of the original frame, in every format and by every kind of URL."""
     objects, address, options = served
     objects |= {"log/one/a.parquet": parquet(LOG[:150]), "log/one/b.parquet": parquet(LOG[150:])}
     objects |= {"all.csv": LOG.write_csv().encode(), "all.jsonl": LOG.write_ndjson().encode()}
@@ -113,13 +113,13 @@ def test_urls_are_counted_as_local_files_are(served, tmp_path: Path) -> None:
 
 
 def planted(tmp_path: Path, *texts: object) -> list[str]:
-    """Return the secrets that occur in these texts or in any file of a directory."""
+    """Return the planted secrets that occur in these texts or in any file of a directory."""
     files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
     return [secret for secret in SECRETS if any(secret.encode() in one for one in (*files, str(texts).encode()))]
 
 
 def test_credentials_are_kept_nowhere(served, tmp_path: Path, caplog, capfd) -> None:
-    """No credential is in the store, the ledger, a release, metadata, a repr, a log message or the output."""
+    """No credential is in the store, ledger, releases, metadata, reprs, log messages or output."""
     caplog.set_level(logging.DEBUG)
     objects, address, options = served
     objects["a.parquet"] = parquet(LOG)
@@ -136,7 +136,7 @@ def test_credentials_are_kept_nowhere(served, tmp_path: Path, caplog, capfd) -> 
 
 
 def test_credentials_stand_in_no_error(served, tmp_path: Path) -> None:
-    """No error about a missing, broken or refused file shows a credential, in Python or in SQL."""
+    """An error about a missing, broken or inaccessible file shows no credential, in Python or in SQL."""
     objects, address, options = served
     objects |= {"broken.parquet": b"PAR1 no", "a.csv": b'user_id,query\n1,"open\n'}
     signed = f"{address}/lake/none.parquet?sig={SECRETS[2]}"
@@ -162,7 +162,7 @@ def test_credentials_stand_in_no_error(served, tmp_path: Path) -> None:
 
 
 def test_duckdb_fetches_no_extension() -> None:
-    """SQL over a source is refused if DuckDB would have to download an extension."""
+    """A query over a source is refused if DuckDB would have to download an extension to read it."""
     query = sh.Query("select user_id, query from delta_scan('table')", unverified=True)
     with pytest.raises(sh.errors.InputError, match="does not let it install one"):
         sh.create(":memory:", query, name="x", **DECLARED)

@@ -1,4 +1,4 @@
-"""Logs in Spark are counted where they are, and only counts reach the driver."""
+"""Logs in Spark are counted inside Spark, and only counts reach the driver."""
 
 import polars as pl
 import pytest
@@ -27,7 +27,7 @@ DECLARED = {"name": "queries", "unit": "user_id", "key": "query", "max_keys": 3,
     ],
 )
 def test_bad_rows_are_refused_or_dropped_and_never_quoted(changes, said, remedy):
-    """Bad rows are dropped, or refused with an error that names column and remedy and chains no Spark error."""
+    """Bad rows are dropped, or refused with an error that names the column and the remedy and quotes no row."""
     log = spark.frame(pl.DataFrame({"user_id": [1, 2], "query": ["secret", "plum"], **changes}))
     with pytest.raises(DataError, match=said) as refused:
         count(log, portable=True)
@@ -37,7 +37,7 @@ def test_bad_rows_are_refused_or_dropped_and_never_quoted(changes, said, remedy)
 
 
 def test_what_spark_cannot_count_is_refused():
-    """Sources and options that Spark does not support are refused with a remedy."""
+    """Sources and options that Spark does not support are refused with an error that names the remedy."""
     log = spark.frame(pl.DataFrame({"user_id": [0.5], "query": ["2026-01-01"], "id": [1]}))
     with pytest.raises(DataError, match=r"'user_id' has dtype .* several ways"):
         count(log, portable=True)
@@ -46,7 +46,7 @@ def test_what_spark_cannot_count_is_refused():
 
 
 def test_sorted_keys_come_in_parts(monkeypatch, tmp_path):
-    """Keys reach the driver in parts, sorted by count; the salt decides the order of equal counts."""
+    """Keys reach the driver in parts, sorted by count; the salt determines the order of keys with equal counts."""
     log = a_log(900, 60)
     source = spark.frame(log)
     expected = count(log, max_keys=3, portable=True).frame.filter(pl.col("count") > 0)
@@ -68,7 +68,7 @@ def test_sorted_keys_come_in_parts(monkeypatch, tmp_path):
 
 
 def test_no_python_runs_where_the_log_is():
-    """Spark's plan runs no Python, hashes only units above the bound and shuffles each row once."""
+    """The Spark plan runs no Python, hashes only units with too many keys, and shuffles each row once."""
     log = CASES["text by integers"].log
     opened = Log(spark.frame(log), dict(log.schema), "the frame")
     request = request_of(
@@ -82,7 +82,7 @@ def test_no_python_runs_where_the_log_is():
 
 
 def test_the_page_runs(tmp_path, monkeypatch, capsys):
-    """The examples of docs/spark.md run."""
+    """The examples in docs/spark.md run without an error."""
     spark.session()
     monkeypatch.chdir(tmp_path)
     names = {}
@@ -94,7 +94,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 @pytest.mark.parametrize("weights", [None, pytest.param([(64, 2), (45, 4), (32, 8)], marks=pytest.mark.slow)])
 def test_sums_are_those_of_the_local_engine(kind, weights):
-    """Spark's counts and sums, weighted or not, equal those of the in-memory engine."""
+    """Counts and sums from Spark equal those of the in-memory engine, with or without weights."""
     log = measured_log()
     told = {"max_keys": 2, "domain": sh.Integers(6), "portable": True, "weights": weights}
     for measures, dtype in zip(MEASURES, (pl.Float64, pl.Float32), strict=True):

@@ -1,4 +1,4 @@
-"""A unit may consist of several columns; each tuple has one text in every engine."""
+"""A unit may consist of several columns, and every engine encodes such a tuple as the same text."""
 
 from functools import partial
 
@@ -17,13 +17,13 @@ from tests.counting.logs import TEXTS, count, kept_pairs
 
 @given(st.lists(st.tuples(st.text("a1:s", max_size=4), st.text("a1:s", max_size=4)), min_size=1, max_size=30))
 def test_two_tuples_are_alike_only_part_by_part(tuples):
-    """Different tuples have different texts, even if their parts look like the encoding itself."""
+    """Different tuples are encoded as different texts, even if a part contains the separators of the encoding."""
     frame = pl.DataFrame(tuples, schema=["one", "other"], orient="row").filter(pl.all_horizontal(pl.all() != ""))
     assert frame.select(tuple_text(frame.columns, frame.schema)).n_unique() == frame.n_unique()
 
 
 def test_taking_one_tuple_out_leaves_the_others_as_they_are():
-    """Deleting one tuple leaves the kept keys of every other tuple unchanged, even if they share a part."""
+    """Deleting one tuple leaves the kept keys of every other tuple unchanged, even of tuples that share a part."""
     rng = seeded(3)
     days = pl.Series(rng.integers(3, size=300)).cast(pl.Int32).cast(pl.Date)
     keys = pl.Series([f"p{n}" for n in rng.integers(12, size=300)])
@@ -37,7 +37,7 @@ def test_taking_one_tuple_out_leaves_the_others_as_they_are():
 
 
 def test_a_tuple_with_a_missing_part_is_a_missing_unit():
-    """A tuple with a null or empty part is refused or dropped, and the error names the column."""
+    """A tuple with a null or empty part is dropped, or refused with an error that names the column."""
     log = pl.DataFrame({"day": ["a", "b", None, ""], "ip": [1, None, 3, 4], "query": ["k", "k", "k", "k"]})
     with pytest.raises(errors.DataError, match="unit column 'day'"):
         count(log, unit=("day", "ip"))
@@ -47,7 +47,7 @@ def test_a_tuple_with_a_missing_part_is_a_missing_unit():
 
 
 def test_a_part_of_the_unit_may_be_a_key():
-    """A column may belong to both unit and key, but the key must not be the whole unit."""
+    """A column may belong to both the unit and the key, but the key must not contain the whole unit."""
     log = pl.DataFrame({"day": ["a", "a", "b"], "ip": [1, 2, 1], "query": ["k", "k", "k"]})
     domain = sh.Product(day=TEXTS, query=TEXTS)
     found = count(log, unit=("day", "ip"), key=["day", "query"], domain=domain).frame

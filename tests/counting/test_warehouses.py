@@ -1,4 +1,4 @@
-"""Counting queries quote all names and values, run on local engines, and their counts become series."""
+"""Counting queries for warehouses quote names and values and run on local engines; their counts become series."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _made(dialect: str, table: str = "log", **changed: object) -> sh.CountingSql
 
 @pytest.mark.parametrize("engine", HERE)
 def test_names_are_quoted(engine: str) -> None:
-    """Column and table names that look like SQL or like a parameter are quoted."""
+    """A counting query quotes column and table names, even names that look like SQL or like a parameter."""
     for number, name in enumerate(HOSTILE_NAMES):
         log = a_log(60, 9).rename({"user_id": name, "query": f"{name}2"})
         other = _made(
@@ -48,7 +48,7 @@ def test_names_are_quoted(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", HERE)
 def test_values_of_a_domain_are_quoted(engine: str) -> None:
-    """Listed values and alphabets with quotes, escapes and placeholders are compared literally."""
+    """Domain values that contain quotes, escapes or placeholders are compared literally in a counting query."""
     holds = [value for value in HOSTILE_VALUES if engine != "postgres" or "\0" not in value]
     log = pl.DataFrame({"user_id": range(len(holds) * 2), "query": [*holds, *(f"{value}~" for value in holds)]})
     found = WAREHOUSES[engine](log, _made(engine, domain=sh.Catalogue(HOSTILE_VALUES)))
@@ -61,7 +61,10 @@ def test_values_of_a_domain_are_quoted(engine: str) -> None:
 @pytest.mark.parametrize("engine", HERE)
 @pytest.mark.parametrize(("dtype", "told"), [(pl.Float64, "integer"), (pl.String, "integer"), (pl.Int64, "text")])
 def test_a_unit_of_another_type_is_an_error(engine: str, dtype: pl.DataType, told: str) -> None:
-    """A unit column of another type than declared is an error, except for numbers declared as text on Spark."""
+    """A counting query fails if the unit column does not have the declared type.
+
+    The exception is a number that is declared as text on Spark.
+    """
     log = a_log(60, 9).cast({"user_id": dtype})
     made = _made(engine, unit_types={"user_id": told})
     if engine == "spark" and told == "text":
@@ -72,7 +75,7 @@ def test_a_unit_of_another_type_is_an_error(engine: str, dtype: pl.DataType, tol
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_query_is_one_select_of_its_dialect(dialect: str) -> None:
-    """sqlglot parses each query as one SELECT with the declared names, and the salt is a parameter."""
+    """A counting query is a single SELECT of its dialect with the declared names, and the salt is a parameter."""
     table, unit, key = '"x" ; --', "it's", 'a"b'
     told = {"unit": unit, "key": key, "unit_types": {unit: "integer"}, "domain": sh.Catalogue(HOSTILE_VALUES)}
     made = _made(dialect, [table], salt=SALT, **told)
@@ -83,7 +86,7 @@ def test_a_query_is_one_select_of_its_dialect(dialect: str) -> None:
 
 
 def test_counts_come_in_with_what_was_declared() -> None:
-    """A series of warehouse counts is portable, and refuses another key or bound than the query was made with."""
+    """A series of warehouse counts is portable, and must declare the same key and bound as the counting query."""
     made = _made("duckdb")
     result = WAREHOUSES["duckdb"](a_log(), made)
     declared = {"name": "queries", "key": "query", "domain": DECLARED["domain"]}
@@ -107,7 +110,7 @@ def test_counts_come_in_with_what_was_declared() -> None:
     ],
 )
 def test_what_cannot_be_said_is_refused(changed: dict[str, object], says: str) -> None:
-    """An unsupported parameter of a counting query is named in the error."""
+    """An error names the parameter that a counting query does not support."""
     told = {"dialect": "duckdb", "table": "log", **DECLARED, **changed}
     with pytest.raises(DeclarationError, match=says):
         sh.counting_sql(told.pop("dialect"), told.pop("table"), **told)
@@ -115,7 +118,7 @@ def test_what_cannot_be_said_is_refused(changed: dict[str, object], says: str) -
 
 @pytest.mark.parametrize("engine", HERE)
 def test_sums_are_those_of_the_local_engine(engine: str) -> None:
-    """A warehouse's sums of measures equal those of the in-memory engine, also for NaN and extreme values."""
+    """Sums of measures from a warehouse equal those of the in-memory engine, even for NaN and extreme values."""
     log = measured_log()
     told = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": sh.Integers(6)}
     for measures in MEASURES:

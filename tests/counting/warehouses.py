@@ -1,4 +1,4 @@
-"""Local warehouses: each function loads a frame as a table and returns the rows of a counting query."""
+"""Local warehouses: each function loads a frame as a table and returns the result of a counting query."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _OF_CLICKHOUSE = {
 
 
 def quoted(name: str) -> str:
-    """Return a name in double quotes, as these engines quote names."""
+    """Return a name in double quotes, which these engines accept as a column name."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def by_duckdb(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run a query on DuckDB, with a case-insensitive collation on text columns."""
+    """Run a counting query on DuckDB, with a case-insensitive collation on text columns."""
     with duckdb.connect() as connection:
         connection.register("frame", log)
         columns = [f"{quoted(name)} {kind}" for name, kind in _typed(connection)]
@@ -71,7 +71,7 @@ def _postgres_binaries() -> Path | None:
 
 @cache
 def _postgres() -> str:
-    """Start a server in a temporary directory with a Unix socket; it stops when this process ends."""
+    """Start a PostgreSQL server in a temporary directory; it listens on a Unix socket and ends with this process."""
     binaries = _postgres_binaries()
     if binaries is None:
         return "PostgreSQL is not installed: make test-warehouses installs it"
@@ -106,7 +106,7 @@ def _has_icu(binaries: Path) -> bool:
 
 
 def by_postgres(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run a query on PostgreSQL, with a collation that sorts by language."""
+    """Run a counting query on PostgreSQL, with a collation that sorts text by language."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: make test-warehouses installs it")
     server = _postgres()
     if not server.startswith("host="):
@@ -137,7 +137,7 @@ def _clickhouse() -> object:
 
 
 def by_clickhouse(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run a query on ClickHouse."""
+    """Run a counting query on ClickHouse."""
     session = _clickhouse()
     with tempfile.TemporaryDirectory() as directory:
         log.write_parquet(f"{directory}/log.parquet")
@@ -154,7 +154,7 @@ def by_clickhouse(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -
 
 
 def by_spark(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run a query on Spark SQL."""
+    """Run a counting query on Spark SQL."""
     without_zone = [
         name for name, dtype in log.schema.items() if isinstance(dtype, pl.Datetime) and not dtype.time_zone
     ]
@@ -179,7 +179,7 @@ def unit_types(case: Case) -> dict[str, str]:
 
 
 def counted_in(engine: str) -> Callable[[Case], dict[tuple[object, ...], int]]:
-    """Return a function that counts a case by key with a warehouse's counting query."""
+    """Return a function that counts a case by key with a counting query in this warehouse."""
 
     def counted(case: Case) -> dict[tuple[object, ...], int]:
         if case.nul and engine == "postgres":

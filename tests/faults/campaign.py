@@ -33,7 +33,7 @@ KILL = "signal=SIGKILL"
 
 
 def kill_inside(number):
-    """Kill this process just before its n-th call that changes files or the state, where n is `number`."""
+    """Make this process kill itself just before its n-th call that changes files or the state (n is `number`)."""
     left = [number]
 
     def wrapped(call):
@@ -52,7 +52,7 @@ def kill_inside(number):
 
 
 def trace_calls(injection, trace):
-    """Attach strace to the main thread and inject a fault into a system call.
+    """Attach strace to the main thread of this process, and inject a fault into one of its system calls.
 
     Only the main thread writes files. The threads of Polars write to eventfds; if that fails, they panic and hang.
     """
@@ -68,7 +68,7 @@ def trace_calls(injection, trace):
 
 
 def interrupt(name, place, kind, what, number):
-    """Interrupt work at its n-th call, check the store, and return the outcome, or None if there was no n-th call."""
+    """Interrupt work at its n-th call and check the store; return the outcome, or None without an n-th call."""
     _, work, check = WORK[name]
     trace = place.root.parent / "trace"
     trace.write_text("")
@@ -89,7 +89,7 @@ def interrupt(name, place, kind, what, number):
 
 
 def attempts(name, root, what, kinds, most, report):
-    """Interrupt work at each call of each kind in turn, once or repeatedly until `most` attempts are made."""
+    """Interrupt work at each call of each kind in turn, once each, or repeatedly up to `most` attempts."""
     place, done, number = Place(root), 0, 0
     assert forked(lambda: WORK[name][0](place)) == 0, f"{name}: not prepared"
     left = list(kinds)
@@ -110,7 +110,7 @@ def attempts(name, root, what, kinds, most, report):
 
 
 def main():
-    """Run the campaign of the command line, and print the number of attempts by kind, work and outcome."""
+    """Run the campaign that the command line describes; print the attempts by kind of call, work and outcome."""
     parser = argparse.ArgumentParser()
     parser.add_argument("place", type=Path)
     parser.add_argument("--work", nargs="*", default=list(WORK))

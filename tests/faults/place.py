@@ -1,4 +1,4 @@
-"""A store and its published files in one directory, and what must hold after any interruption."""
+"""Provide a directory with a store and its published files, and check what must hold after any interruption."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Place:
         return sh.create(self.open(create=True), log, name=name, if_exists="reuse", **declared, **more)
 
     def number(self):
-        """Return the number of releases in the store's events."""
+        """Return the number of releases that the store has recorded."""
         return sum(event["what"] == "release" for event in self.open().events().to_dicts())
 
     def keep(self, found):
-        """Check that no known release has changed, and remember the digests of new ones."""
+        """Check that no release has changed since it was first seen, and record the digests of new releases."""
         known = json.loads(self.seen.read_text()) if self.seen.exists() else {}
         changed = {name for name in found if known.get(name, found[name]) != found[name]}
         assert not changed, f"drawn twice: {changed}"
@@ -57,12 +57,12 @@ class Place:
 
 
 def digest(release):
-    """Return the digest of the rows and metadata of a release."""
+    """Return a digest of the rows and metadata of a release."""
     return hashlib.sha256(json.dumps([release.frame.rows(), release.metadata], default=str).encode()).hexdigest()
 
 
 def inspect(place):
-    """Open the store, and check its releases, published files, both ledgers and every file in it."""
+    """Open the store, and check its releases, its published files, both ledgers and that no other file exists."""
     opened = place.open()  # create=False: a store that is lost is an error
     with opened.hold() as state:
         state.verify()
@@ -98,7 +98,7 @@ def inspect(place):
 
 
 def _check_remains(place, registered):
-    """Check that only files of the store, its copies and its releases exist."""
+    """Check that no files exist except those of the store, of its copies and of its releases."""
     top = {path.name for path in place.root.iterdir()} - {"seen.json"}
     assert top <= {"store", "store.generation", "out", "kept", "kept.generation"}, top
     inside = {path.name for path in place.store.iterdir()}

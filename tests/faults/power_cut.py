@@ -27,7 +27,7 @@ _ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"]+)')
 
 
 class Call(NamedTuple):
-    """A successful system call; calls like `open` appear as their variants with a directory, like `openat`."""
+    """A successful system call; a call such as `open` is recorded as its variant with a directory, `openat`."""
 
     name: str
     arguments: tuple[bytes | str, ...]
@@ -35,7 +35,7 @@ class Call(NamedTuple):
 
 
 def record(command, trace, *, cwd):
-    """Run a command under strace and return its system calls in order."""
+    """Run a command under strace, and return its file system calls in order."""
     traced = ["strace", "-f", "-qq", "-xx", "-s", str(1 << 24), "-o", str(trace), "-e", f"trace={CALLS}", *command]
     subprocess.run(traced, cwd=cwd, check=True, timeout=300)
     return list(_calls(trace.read_text()))
@@ -64,7 +64,7 @@ def _calls(text):
 
 
 class Write(NamedTuple):
-    """Bytes written at an offset; data None truncates the file there."""
+    """Bytes written at an offset of a file; if `data` is None, the file is truncated at the offset."""
 
     offset: int
     data: bytes | None
@@ -83,13 +83,13 @@ class File:
 
 @dataclass(eq=False)
 class Directory:
-    """A directory: its entries on the disk, and the changes since its last fsync."""
+    """A directory: its entries on the disk, and the changes of entries since its last fsync."""
 
     durable: dict[str, Node] = field(default_factory=dict)
     pending: list[dict[str, Node | None]] = field(default_factory=list)
 
     def entries(self, changes=None):
-        """Return the entries after the first `changes` pending changes, or after all."""
+        """Return the entries after the first `changes` pending changes, or after all changes by default."""
         found = {**self.durable}
         for change in self.pending[:changes]:
             found |= change
@@ -103,7 +103,7 @@ Node = File | Directory
 
 
 def written(content, writes):
-    """Return the contents of a file after some writes; gaps are filled with zeros."""
+    """Return the contents of a file after a list of writes, with gaps filled by zeros."""
     out = bytearray(content)
     for offset, data in writes:
         if data is None:
@@ -115,15 +115,15 @@ def written(content, writes):
 
 
 class Disk:
-    """A model of a directory; `replay` returns whether a call changed or synchronised anything."""
+    """A model of a directory on a disk that replays system calls."""
 
     def __init__(self, root):
-        """Read the directory, and treat its contents as synchronised."""
+        """Read the directory from the disk, and treat its contents as synchronised."""
         self._root, self.top = root, _read(root)
         self._open: dict[int, tuple[Node, int]] = {}  # by file descriptor: the node and its offset
 
     def replay(self, call):
-        """Replay one system call."""
+        """Replay one system call, and return whether it changed or synchronised anything."""
         if call.name in ("close", "write", "pwrite64", "sendfile", "ftruncate", "fsync", "fdatasync"):
             descriptor = int(call.arguments[0])
             return descriptor in self._open and self._replay_open(call, descriptor, *self._open[descriptor])
@@ -186,7 +186,7 @@ class Disk:
         return new or "O_TRUNC" in flags
 
     def _renamed(self, before, after):
-        """Record a rename: one change within a directory, two independent changes between directories."""
+        """Record a rename as one change within a directory, or as two independent changes between two directories."""
         if before is None and after is None:
             return False
         assert before is not None and after is not None, "renamed into or out of what is watched"
@@ -200,7 +200,7 @@ class Disk:
         return True
 
     def _find(self, where, name):
-        """Return the directory of a file and its name there, or None outside the modelled directory."""
+        """Return the directory of a file and the file's name in it, or None if the path is outside the model."""
         path = Path(os.fsdecode(name))
         if where == "AT_FDCWD" or path.is_absolute():
             if not path.is_relative_to(self._root):
@@ -216,7 +216,7 @@ class Disk:
 
 
 class Cut(NamedTuple):
-    """A kind of power cut: it determines which unsynchronised changes survive.
+    """A kind of power cut, which determines the unsynchronised changes that survive.
 
     Attributes:
         changes: Maps the number of pending changes of a directory to the number of first changes that survive.
@@ -229,12 +229,12 @@ class Cut(NamedTuple):
 
 
 def zeros(writes):
-    """Return writes that changed the size of a file but left zeros as contents."""
+    """Return writes of the same offsets and lengths whose bytes are all zero."""
     return [Write(offset, data and bytes(len(data))) for offset, data in writes]
 
 
 def cuts(chance):
-    """Return kinds of power cuts, from losing everything to keeping all names or all contents."""
+    """Return all kinds of power cuts, from one that loses every unsynchronised change to one that keeps all names."""
 
     def some(writes):
         sectors = [
@@ -257,7 +257,7 @@ def cuts(chance):
 
 
 def put(directory, place, cut):
-    """Write the contents after a power cut into an existing directory, so that its inode does not change."""
+    """Write the contents that survive a power cut into an existing directory, whose inode stays the same."""
     wanted = directory.entries(cut.changes(len(directory.pending)))
     for there in list(place.iterdir()):
         if not there.is_dir():

@@ -1,4 +1,4 @@
-"""No release is lost if a process is killed at any write, fsync or rename, or if such a call fails."""
+"""No release is lost if a process is killed at a write, fsync or rename, or if such a call fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KILLS = int(os.environ.get("SPARSEHIST_KILLS", "100"))
 
 
 def campaign(place, *options):
-    """Run a campaign and return the number of attempts by kind of call, work and outcome."""
+    """Run a fault campaign, and return the number of attempts by kind of call, work and outcome."""
     words = list(map(str, [*CAMPAIGN, place, *options]))
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -33,7 +33,7 @@ def campaign(place, *options):
 
 
 def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
-    """After a kill at any system call of any work, the next command finds a consistent store and cleans up."""
+    """If any kind of work is killed at a system call, the next command finds a consistent store and cleans up."""
     made = campaign(tmp_path, "--kills", KILLS)
     assert made["killed"] >= KILLS
     assert all(made[f"of {name}"] >= KILLS // len(WORK) for name in WORK)
@@ -43,13 +43,13 @@ def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
 
 @pytest.mark.parametrize("work", ["round", "drop"])
 def test_work_is_killed_once_at_each_call(tmp_path, work):
-    """A round or a drop that is killed at any system call, SQLite's included, is complete or not begun."""
+    """If a round or a drop is killed at any system call, it is either complete or not begun."""
     made = campaign(tmp_path, "--work", work)
     assert made["killed"] >= 30 and min(made["pwrite64"], made["fdatasync"]) >= 5, made
 
 
 def test_every_call_of_a_release_may_fail(tmp_path):
-    """If a write of a release fails with ENOSPC, EIO or EDQUOT, the release is made or refused without loss."""
+    """If a write fails with ENOSPC, EIO or EDQUOT, a release either succeeds or is refused, and nothing is lost."""
     made = campaign(tmp_path, "--work", "release", "--errors", "ENOSPC", "EIO", "EDQUOT")
     assert min(made["refused"], made["of release"] - made["refused"]) >= 3
     assert made.get("killed", 0) == 0

@@ -1,4 +1,4 @@
-"""A power cut at any moment leaves a consistent store, even if unsynchronised data are lost in part."""
+"""A power cut at any moment leaves a consistent store, even if unsynchronised data are partly lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SYNCS, WRITES = ("fsync", "fdatasync"), ("write", "pwrite64")
 
 
 def recorded(work, tmp_path):
-    """Run a piece of work under strace; return its place, a model of the disk before, and its system calls."""
+    """Run work under strace; return its directory, a model of the disk before the work, and its system calls."""
     root = tmp_path / "root"
     command = [sys.executable, "-B", "-m", "tests.faults.campaign", str(root), "--work", work, "--step"]
     subprocess.run([*command, "prepare"], cwd=ROOT, check=True, timeout=300)
@@ -41,12 +41,12 @@ def recorded(work, tmp_path):
 
 @pytest.fixture(autouse=True)
 def directories_and_times_are_those_of_the_model(monkeypatch):
-    """Disable the check for copies, because a replayed disk has other inodes and times."""
+    """Disable the check that a store is the original, because a replayed disk has different inodes and times."""
     monkeypatch.setattr(opening, "check_is_original", lambda *_: None)
 
 
 def moments(root, disk, calls, most=None):
-    """Replay calls; yield (number of the call, kind of power cut) after writing the contents that the cut leaves.
+    """Replay calls, cut the power after each, write what survives, and yield the call's number and the kind of cut.
 
     Calls that change and synchronise nothing are skipped, and so are the middle calls of a run of writes, because a
     cut keeps any part of the writes before it. A sample of `most` pairs always includes those after the last call.
@@ -67,7 +67,7 @@ def moments(root, disk, calls, most=None):
 
 
 def outcome(work, place):
-    """Run the next command, check everything, and return a number that shows how far the work came."""
+    """Run the next command, check the store, and return a number that shows how far the work got."""
     kept = place.root / "kept"
     if work in ("round", "sums", "session"):
         with open_state(place.store) as opened:
@@ -102,7 +102,7 @@ def outcome(work, place):
 
 @pytest.mark.parametrize("work", sorted(WORK.keys() - {"ask", "store"}))
 def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path, work):
-    """After a power cut at any call, the store is as before or after the work, and finished work is not lost."""
+    """After a power cut at any call, the work is complete or not begun, and completed work is not lost."""
     place, disk, calls = recorded(work, tmp_path)
     found = Counter()
     for number, cut in moments(place.root, disk, calls, CUTS):
@@ -127,7 +127,7 @@ def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path, work):
     ids=["directory", "round", "journal", "state"],
 )
 def test_a_forgotten_synchronisation_is_found(tmp_path, work, forgotten):
-    """Negative control: without the fsync of the directory, round, journal or state, a power cut loses data."""
+    """Negative control: if one fsync of a directory, round, journal or state is left out, a power cut loses data."""
     place, disk, calls = recorded(work, tmp_path)
     opened, kept = {}, []
     for call in calls:

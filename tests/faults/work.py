@@ -1,4 +1,4 @@
-"""Work to be interrupted: for each kind, a function that prepares it, one that does it and one that checks it.
+"""Define work to be interrupted; each kind has a function to prepare it, one to do it and one to check it.
 
 The check runs the next command and inspects the store: the store opens and verifies, every release still has the
 numbers first seen, every published file is in the state and in both ledgers, and there are no other files. Then the
@@ -35,29 +35,29 @@ release {name} from by_script at level {level} expecting 5 false keys to '{file}
 
 
 def prepare(place):
-    """Create a series and make one release."""
+    """Create a series and make one release of it."""
     place.create().release("first", level="0.1", false_keys=5)
 
 
 def level(number):
-    """Return the level of the release with this number."""
+    """Return the privacy level of the release with this number."""
     return LEVELS[number % len(LEVELS)]
 
 
 def released(place, **how):
-    """Make the next release, of cells or of a workload, and publish it."""
+    """Make the next release, of cells or of a workload, and write its file."""
     n = place.number()
     how = how or {"threshold": 42.0 + n % 5}
     place.create().release(f"r{n}", level=level(n), **how).write_parquet(place.out / f"r{n}.parquet")
 
 
 def day(place, step):
-    """Return the log of a step or week, half of whose users were in the previous one."""
+    """Return the log of a step or week; half of its users were also in the previous step or week."""
     return pl.scan_parquet(place.log).with_columns(pl.col("user") + 400 * step)
 
 
 def appended(place):
-    """Append the next step to a running series, release its counts and publish them."""
+    """Append the next step to a running series, release its counts and write the file."""
     series = place.create("days", steps=MOST_STEPS)
     step = min(series.appended() + 1, MOST_STEPS)
     series.append(day(place, step), step=step)
@@ -66,13 +66,13 @@ def appended(place):
 
 
 def prepare_append(place):
-    """Create a running series with three steps, so that the fourth merges with what is stored."""
+    """Create a running series with three steps, so that appending the fourth merges it with stored steps."""
     for _ in range(3):
         appended(place)
 
 
 def check_append(place):
-    """Check that the counts are those of whole steps, each counted once."""
+    """Check that the running counts cover whole steps, and that each step is counted once."""
     inspect(place)
     series = place.open().series("days")
     with series._hold() as (state, record):
@@ -84,7 +84,7 @@ def check_append(place):
 
 
 def added(place):
-    """Append the next week to a periodic series with most_periods=2, then release and publish its counts."""
+    """Append the next week to a periodic series with most_periods=2, then release its counts and write the file."""
     series = place.create("weeks", every=sh.Every("week", most_periods=2, budget="1"))
     number = min(len(series.appended()) + 1, 52)
     log = day(place, number).collect()
@@ -93,7 +93,7 @@ def added(place):
 
 
 def check_add(place):
-    """Check that each user counts in the first two weeks with rows of that user, and in no later one."""
+    """Check that each user counts in the first two weeks in which the user has rows, and in no later week."""
     inspect(place)
     times = Counter()
     for number, (week, units) in enumerate(who_counts(place.open().series("weeks")).items(), 1):
@@ -112,7 +112,7 @@ def uncreate(place):
 
 
 def undrop(place):
-    """Check that the ledger keeps the cost of a dropped series; then start anew, as each drop lengthens the next."""
+    """Check that the ledger keeps the cost of a dropped series; then create a new store for the next attempt."""
     inspect(place)
     opened = place.open()
     if "more" in opened.series_names():
@@ -126,31 +126,31 @@ def undrop(place):
 
 
 def prepare_drop(place):
-    """Create a series, and a second one with a release, which is to be dropped."""
+    """Create two series, of which the second has a release and will be dropped."""
     place.create()
     place.create("more").release("once", level="0.1", false_keys=5)
 
 
 def budget(place):
-    """Raise the budget."""
+    """Raise the budget of the store."""
     opened = place.open()
     opened.set_budget(rho=str(10 + opened.events().height), reason="more is needed")
 
 
 def backed_up(place):
-    """Make a backup."""
+    """Make a backup of the store."""
     place.open().backup(place.root / "kept")
 
 
 def cannot_adopt(copy):
-    """Check that a copy cannot be adopted; then delete the copy."""
+    """Check that a copy of a store cannot be adopted; then delete the copy."""
     with pytest.raises(SparsehistError):
         sh.adopt(copy, home_is_gone=True)
     shutil.rmtree(copy)
 
 
 def unbackup(place):
-    """Check that the backup is complete or absent, cannot be adopted, and that the next backup cleans up."""
+    """Check that a backup is complete or absent, cannot be adopted, and is cleaned up by the next backup."""
     halves = [(half, place.out / half.name) for half in place.root.glob(".kept.*.new")]
     for half, aside in halves:
         half.rename(aside)
@@ -165,7 +165,7 @@ def unbackup(place):
 
 
 def unadopt(place):
-    """Check that one backup can be adopted and the other cannot; then prepare the next attempt."""
+    """Check that one backup can be adopted and a second one cannot; then prepare the next attempt."""
     sh.adopt(place.root / "kept", home_is_gone=True)
     cannot_adopt(place.root / "other")
     (place.root / "kept").rename(place.store)
@@ -182,7 +182,7 @@ def prepare_adopt(place):
 
 
 def plant(place):
-    """Check the store; then plant temporary files of killed runs, with and without a lock file."""
+    """Check the store; then write temporary files such as killed runs leave behind, with and without a lock file."""
     inspect(place)
     for name in ("sparsehist-spill-died", "sparsehist-spill-open", "other"):
         parts = place.store / "tmp" / name / "parts"
@@ -194,13 +194,13 @@ def plant(place):
 
 
 def prepare_clear(place):
-    """Create a store with a release, and plant temporary files of killed runs."""
+    """Create a store with a release, and write temporary files such as killed runs leave behind."""
     prepare(place)
     plant(place)
 
 
 def unmove(place):
-    """Check that a moved store opens at its new path and, moved back, at the old one; then move it again."""
+    """Check that a store opens after a move, and again after moving back; then move it for the next attempt."""
     sh.open(place.root / "kept")
     (place.root / "kept").rename(place.store)
     inspect(place)
@@ -214,14 +214,14 @@ def prepare_move(place):
 
 
 def script(place):
-    """Run an SQL script that creates a series, makes a release and publishes it."""
+    """Run an SQL script that creates a series, makes a release and writes its file."""
     n = place.number() if place.store.exists() else 0
     text = SCRIPT.format(name=f"s{n}", level=level(n), file=place.out / f"s{n}.parquet")
     sh.sql(text, store=place.store, tables={"log": place.log})
 
 
 def unscript(place):
-    """Check that the same script completes when it runs again; drop the series now and then."""
+    """Check that running the same script again completes it; sometimes drop the series afterwards."""
     script(place)
     inspect(place)
     if place.number() % 5 == 4 and "by_script" in place.open().series_names():
@@ -231,7 +231,7 @@ def unscript(place):
 
 
 def unmake(place):
-    """Check that the store is empty or absent, and that creating it again cleans up; then delete it."""
+    """Check that a new store is empty or absent, and that creating it again cleans up; then delete the store."""
     if place.store.exists():
         with open_state(place.store) as state:
             assert state.generation == 0
@@ -242,7 +242,7 @@ def unmake(place):
 
 
 def round_committed(place):
-    """Commit one more round of made-up noise."""
+    """Commit one more round, with made-up noise."""
     with open_state(place.store) as state:
         model = grown(state)
         # Few levels, because a round writes a row for each level, and the number of calls to kill must stay finite.
@@ -250,7 +250,7 @@ def round_committed(place):
 
 
 def grown(state):
-    """Return the model of a store with as many releases as this one; rounds are drawn with fixed seeds."""
+    """Return a model of the store after its present number of releases, whose noise is drawn with fixed seeds."""
     record = state.series("queries")
     model = Model(record.path_id)
     for release in state.releases(record):
@@ -259,7 +259,7 @@ def grown(state):
 
 
 def check_rounds(place):
-    """Check that every committed round holds the numbers that were drawn, and that the state is consistent."""
+    """Check that every committed round contains the noise that was drawn, and that the state is consistent."""
     with open_state(place.store) as state:
         grown(state).check(state)
         state.verify()
@@ -267,13 +267,13 @@ def check_rounds(place):
 
 
 def prepare_round(place):
-    """Create a store with one round."""
+    """Create a store with one committed round."""
     make_store(place.store)
     round_committed(place)
 
 
 def visits(place):
-    """Create a series of 64 pages with two measures; eight pages have all visits."""
+    """Create a series of visits to 64 pages with two measures; only eight pages have visits."""
     held = {"count": 12_500, "price_steps": 500_000, "events_steps": 12_500}
     pages = pl.DataFrame({"page": range(8)} | {name: [number] * 8 for name, number in held.items()})
     return sh.create(
@@ -284,7 +284,7 @@ def visits(place):
 
 
 def again(place):
-    """Delete the store and its published files, and create both anew."""
+    """Delete the store and its published files, and create the series of visits again."""
     shutil.rmtree(place.store)
     shutil.rmtree(place.out)
     place.out.mkdir()
@@ -292,13 +292,13 @@ def again(place):
 
 
 def sums_released(place):
-    """Release counts and the sums of two measures, each with its own noise path, and publish them."""
+    """Release counts and the sums of two measures, each with its own noise path, and write the file."""
     made = place.open().series("visits").release("sums", level=1, measures=1)
     made.write_parquet(place.out / "sums.parquet")
 
 
 def check_sums(place):
-    """Check that all three paths have a round and are charged, or that none is; then start anew."""
+    """Check that all three noise paths are stored and charged, or that none is; then create a new store."""
     series = place.open().series("visits")
     names = series.releases()["name"].to_list()
     assert names in ([], ["sums"])
@@ -316,14 +316,14 @@ def check_sums(place):
 
 
 def asked(place):
-    """Ask an interactive session a query that must be measured, and write down the answer."""
+    """Ask an interactive session a query that needs a new measurement, and write the answer to a file."""
     session = place.open().series("visits").interactive("ad_hoc")
     answer = session.ask(pl.col("page") == session.answers.height - 1)
     (place.out / "given").write_text(f"{session.answers.height} {answer.value}")
 
 
 def check_asked(place):
-    """Check that written answers are in the session, that no update is counted twice, and that answers repeat."""
+    """Check that the session has every written answer, counts no update twice, and repeats its answers."""
     session = place.open().series("visits").interactive("ad_hoc")
     answers = session.answers["value"].to_list()
     assert session.updates_left == 200 - (len(answers) - 1)
@@ -344,13 +344,13 @@ def check_asked(place):
 
 
 def session_opened(place):
-    """Open an interactive session that starts from a release."""
+    """Open an interactive session that starts from an earlier release."""
     series = place.open().series("visits")
     series.interactive("ad_hoc", level=500, accuracy="0.1", start=series.release("public"))
 
 
 def check_session(place):
-    """Check that the session is absent, or is charged and answers from its first release; then start anew."""
+    """Check that a session is either absent, or charged and able to answer; then create a new store."""
     series = place.open().series("visits")
     names = [name for name in series.releases()["name"] if name != "public"]
     assert names in ([], ["ad_hoc"])

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  a query is easier to read on one line
-"""Queries that the check refuses, with a pattern of the error; they read the tables of `harmless_queries`.
+"""List queries that the check refuses, with a pattern of the error; they read the tables of `harmless_queries`.
 
 Queries whose name begins with "not in the language" keep units separate, but use a form that the check does not accept.
 """

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  a query is easier to read on one line
-"""Queries that nest shapes around a source of rows, once or several times.
+"""Compose queries from a source of rows and one or several shapes that are nested around it.
 
 Every source and every shape returns the columns user_id, query, n and ts; a shape reads its rows from `{s}`.
 """
@@ -121,14 +121,17 @@ UNSAFE = {
 
 
 def good():
-    """Return the queries that keep units separate, by name."""
+    """Return, by name, the composed queries that keep the rows of different units separate."""
     return {
         f"{name} of {n}": shape.format(s=source) for name, shape in SAFE.items() for n, source in enumerate(SOURCES)
     }
 
 
 def bad():
-    """Return the queries that mix units, by name; one that needs tied rows is left out for a source without ties."""
+    """Return, by name, the composed queries that mix units.
+
+    A query that mixes units only by tied rows is left out for a source without ties.
+    """
     return {
         f"{name} of {n}": shape.format(s=source)
         for name, shape in UNSAFE.items()
@@ -138,7 +141,7 @@ def bad():
 
 
 def at_random(rng):
-    """Return a random query of one source and one to four nested shapes, four in five of them safe."""
+    """Return a random query of one source and one to four nested shapes, of which about 80 % are safe."""
     text = SOURCES[rng.integers(len(SOURCES))]
     for _ in range(rng.integers(1, 5)):
         shapes = UNSAFE if rng.random() < 0.2 else SAFE

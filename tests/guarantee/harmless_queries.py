@@ -1,5 +1,5 @@
 # ruff: noqa: E501  a query is easier to read on one line
-"""Harmless queries besides `composed_queries`: private tables log, log_b and clicks, public areas and days.
+"""List harmless queries besides `composed_queries`; they read three private and two public tables.
 
 Columns of log and log_b: user_id, query, n (integer), w (floating point), ts, country, tags (list), attr (struct).
 Columns of clicks: user_id, page, ts, user_ref; of areas: country, region, weight, user_id; of days: day, label.

@@ -1,4 +1,4 @@
-"""An oracle for the guarantee: delete units and shuffle rows, then compare the rows of all other units."""
+"""An oracle for the guarantee deletes units and shuffles rows, and compares the rows of all other units."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MANY_UNITS = 20_000
 
 
 def log(rng, rows, units):
-    """Return random rows, with many ties in all columns except the unit."""
+    """Return a random log with many ties in all columns except the unit."""
     days = np.arange("2024-01-01", "2024-01-05", dtype="datetime64[D]")
     return pl.DataFrame(
         {
@@ -44,7 +44,7 @@ def log(rng, rows, units):
 
 
 def tables(seed):
-    """Return small random tables; one of them has a null unit."""
+    """Return small random tables, one of which contains a null unit."""
     rng = np.random.Generator(np.random.PCG64(seed))
     large = bool(seed % 2)
     size = 9 if large else 3
@@ -64,7 +64,7 @@ def tables(seed):
 
 
 def large_tables():
-    """Return tables that are large enough for several threads."""
+    """Return tables that are so large that DuckDB uses several threads."""
     units, rows = MANY_UNITS, 3 * MANY_UNITS
     rng = np.random.Generator(np.random.PCG64(units))
     clicks = log(rng, rows // 2, np.arange(units)).select("user_id", page="query", ts="ts", user_ref="n")
@@ -76,7 +76,7 @@ def large_tables():
 
 
 def fill(connection, held):
-    """Create tables in a database."""
+    """Create these tables, and the two public tables, in a database."""
     for name, frame in {**held, "areas": AREAS, "days": DAYS}.items():
         connection.register("given", frame)
         connection.execute(f"create or replace table {name} as select * from given")
@@ -84,7 +84,7 @@ def fill(connection, held):
 
 
 def accepted(query, held=None):
-    """Return a query as it runs on tables of these names, or None if the check refuses it."""
+    """Return the checked query as it runs on tables of these names, or None if the check refuses it."""
     given = tables(1) if held is None else held
     try:
         world = checked_query(Query(query, given, {"areas": AREAS, "days": DAYS}), "user_id").world
@@ -94,7 +94,7 @@ def accepted(query, held=None):
 
 
 def rows_of(connection, query):
-    """Return how often each row occurs, per unit."""
+    """Return, for each unit, how often each row occurs in the result of a query."""
     result = connection.execute(query)
     at = [column[0] for column in result.description].index("user_id")
     rows: dict[object, Counter[str]] = {}
@@ -104,14 +104,14 @@ def rows_of(connection, query):
 
 
 class Small:
-    """Databases with small tables: whole, shuffled, and without each unit in turn."""
+    """Databases that contain small tables: unchanged, shuffled, and without each unit in turn."""
 
     def __init__(self):
         self.engine = duckdb.connect(config={"threads": 2, "memory_limit": "500MB"})
         self.names: dict[int, list[str]] = {}
 
     def of(self, seed):
-        """Return the names of a seed's databases: whole, shuffled, and one without each unit."""
+        """Return the names of the databases for a seed: one unchanged, one shuffled, and one without each unit."""
         if seed not in self.names:
             held = tables(seed)
             every = [held, {name: frame.sample(fraction=1, shuffle=True, seed=seed) for name, frame in held.items()}]
@@ -127,12 +127,12 @@ class Small:
         return self.names[seed]
 
     def rows(self, query, database):
-        """Return how often each row of a query occurs in a database, per unit."""
+        """Return, for each unit, how often each row occurs in the result of a query in a database."""
         self.engine.execute(f"use {database}")
         return rows_of(self.engine, query)
 
     def breaks(self, query, seed):
-        """Return whether deleting a unit changes another unit's rows, or shuffling changes any unit's rows."""
+        """Return whether deleting a unit changes another unit's rows, or shuffling changes the rows of any unit."""
         whole, shuffled, *without = self.of(seed)
         expected = self.rows(query, whole)
         if self.rows(query, shuffled) != expected:
@@ -144,7 +144,7 @@ class Small:
 
 
 class Large:
-    """Large tables, whole, shuffled and without some units, in databases with one, two or four threads."""
+    """Databases of large tables with one, two or four threads: unchanged, shuffled, and without some units."""
 
     def __init__(self):
         self.held = large_tables()
@@ -159,7 +159,7 @@ class Large:
             fill(self.engines[name], some)
 
     def close(self):
-        """Close the databases."""
+        """Close the connections to all databases."""
         for engine in self.engines.values():
             engine.close()
 
@@ -173,7 +173,7 @@ class Large:
         return self.engines[name].execute(text).fetchall()
 
     def breaks(self, query):
-        """Return whether the rows of some remaining unit differ between the databases."""
+        """Return whether the databases give different rows for any of the units that all databases contain."""
         query = query.strip().removesuffix(";")
         columns = [
             column[0] for column in self.engines["one"].execute(f"select * from ({query}) limit 0").description

@@ -1,4 +1,4 @@
-"""The check of queries accepts harmless queries, and refuses the others with the right reason."""
+"""The check of queries accepts harmless queries, and refuses the others with an error that gives the reason."""
 
 import polars as pl
 import pytest
@@ -12,7 +12,7 @@ from tests.guarantee.oracle import AREAS, DAYS, tables
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory):
-    """Change to a directory with the files that the queries read."""
+    """Change to a directory that contains the files that the queries read."""
     home = tmp_path_factory.mktemp("files")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
@@ -39,20 +39,20 @@ def _check(query, there, **changed):
 
 @pytest.mark.parametrize("name", [name for name, query in GOOD.items() if any(word in query for word in FILES)])
 def test_a_harmless_query_of_files_is_accepted(there, name):
-    """Harmless queries of files are accepted; `test_guarantee_holds` runs the harmless queries of tables."""
+    """The check accepts every harmless query that reads files."""
     _check(GOOD[name], there)
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_query_that_breaks_the_guarantee_is_refused(there, name):
-    """Queries that may mix units or depend on the order of rows are refused for that reason."""
+    """Queries that may mix units or depend on the order of rows are refused, and the error says why."""
     query, reason = BAD[name]
     with pytest.raises((GuaranteeError, StatementError), match=reason):
         _check(query, there)
 
 
 def test_types_are_those_the_engine_computes_with(there):
-    """Sums are refused if DuckDB computes them as doubles, even if all their literals are decimals."""
+    """A sum is refused if DuckDB computes it in floating point, even if every literal in it is a decimal."""
     floats = ("n // 1.5", "w % 1.5", "n * 170141183460469231731687303715884105728", "w", "n / 2", "n * 1e0", "0.1e0")
     for call in (*(f"sum({added})" for added in floats), "avg(0.1e0)", "sum(n::uhugeint)"):
         with pytest.raises(GuaranteeError, match=r"floating-point|cannot be written"):
@@ -83,7 +83,7 @@ def test_types_are_those_the_engine_computes_with(there):
     ],
 )  # fmt: skip
 def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
-    """If the unit has several columns, the query must return all of them, in order and from one row."""
+    """If a unit has several columns, a query must return all of them, in order and from a single row."""
     if accepted:
         _check(query, there, unit=("user_id", "n"))
         return
@@ -92,7 +92,7 @@ def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
 
 
 def test_units_as_logs_have_them():
-    """A query may rename the unit column, or cast it if distinct units stay distinct."""
+    """A query may rename the unit column, or cast it to a type in which different units stay different."""
     log = pl.DataFrame({"UserID": [1, 2], "day": ["x", "y"], "ip": [1, 1], "query": ["a", "b"], "n": [1.0, 2.0]})
     tables = {"log": log, "other": log}
     for query in (
@@ -120,7 +120,7 @@ def test_units_as_logs_have_them():
 
 @pytest.mark.parametrize("unit", ["user_id", "cast(user_id as varchar) as user_id"])
 def test_units_of_two_types_are_refused(unit):
-    """A union of units of two types is refused, because the number 1 and the text 1 could be one unit or two."""
+    """A union of two unit types is refused, because the number 1 and the text 1 may or may not be the same unit."""
     numbers = pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"]})
     logs = {"log": numbers, "visits": numbers.cast({"user_id": pl.String})}
     query = f"select {unit}, query from log union all select user_id, query from visits"
@@ -142,6 +142,6 @@ def test_parameters_are_checked_with_their_values(tmp_path):
 
 
 def test_a_key_that_is_missing_is_named(there):
-    """A query without a declared key column is refused, and the error names the column."""
+    """A query that does not return a declared key column is refused, and the error names the column."""
     with pytest.raises(GuaranteeError, match="one column word"):
         _check("select user_id, query from log", there, key="word")

@@ -1,4 +1,4 @@
-"""Accepted queries keep units separate, on small tables for every unit and on large tables with several threads."""
+"""Accepted queries keep units separate, on small tables for every unit and on large tables for some units."""
 
 import re
 
@@ -20,7 +20,7 @@ _MEETS = re.compile(r"\bjoin\b|\bover\b|group by|\(select|clicks c|distinct|unio
 
 @pytest.fixture(scope="module")
 def small():
-    """Return databases with small tables."""
+    """Return databases that contain small tables."""
     made = Small()
     yield made
     made.engine.close()
@@ -28,7 +28,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def large():
-    """Return databases with large tables."""
+    """Return databases that contain large tables."""
     made = Large()
     yield made
     made.close()
@@ -39,7 +39,7 @@ IN_TABLES = [name for name, query in GOOD.items() if not any(word in query for w
 
 @pytest.mark.parametrize("name", IN_TABLES)
 def test_taking_a_unit_away_takes_its_rows_and_no_others(small, name):
-    """In every harmless query, each unit keeps its rows when another unit is deleted or all rows are shuffled."""
+    """Deleting a unit or shuffling the rows leaves other units' rows unchanged in every harmless query."""
     query = accepted(GOOD[name])
     for seed in (1, 2):
         assert not small.breaks(query, seed)
@@ -68,7 +68,7 @@ HARMFUL = [
 
 @pytest.mark.parametrize("name", HARMFUL)
 def test_what_is_refused_does_harm(small, name):
-    """For each refused query, one unit's rows depend on another unit or on the order of rows in some tables."""
+    """For each refused query there are tables in which a unit's rows depend on another unit or on the row order."""
     query = BAD[name][0]
     assert any(small.breaks(query, seed) for seed in range(1, 13))
 
@@ -78,7 +78,7 @@ PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8)
 
 @pytest.mark.parametrize("part", PARTS)
 def test_composed_queries_are_told_apart(small, part):
-    """300 harmless compositions are accepted and keep units separate on small tables; 300 others are refused."""
+    """The check accepts 300 harmless compositions, which keep units separate, and refuses 300 harmful ones."""
     assert len(good()) >= 300 and len(bad()) >= 300
     for name, query in list(good().items())[part::8]:
         ran = accepted(query)
@@ -89,14 +89,14 @@ def test_composed_queries_are_told_apart(small, part):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_composed_queries_hold_on_large_tables(large, part):
-    """Accepted compositions keep units separate on tables of 60,000 rows, with one, two and four threads."""
+    """Accepted compositions keep units separate on tables of 60,000 rows, with one, two or four threads."""
     for name, query in list(good().items())[part * 5 :: 40]:
         assert not large.breaks(accepted(query)), name
 
 
 @pytest.mark.parametrize("every", [13, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_oracle_sees_what_breaks(small, large, every):
-    """The oracle detects harm for most refused queries, so its silence about accepted queries means something."""
+    """The oracle finds tables on which more than 70 % of the sampled harmful queries mix units."""
     queries = list(bad().values())[::every]
     assert np.mean([_is_broken(small, query) for query in queries]) > 0.7
     tied = "select user_id, query, n, ts from log qualify row_number() over (partition by user_id order by ts) = 1"
@@ -117,7 +117,7 @@ def _is_broken(small, query):
     ("seed", "number"), [(0, 120), *(pytest.param(seed, 1000, marks=pytest.mark.slow) for seed in range(1, 11))]
 )
 def test_what_is_accepted_of_queries_at_random_holds(small, seed, number):
-    """Accepted random queries keep units separate, and at least a third of all random queries are accepted."""
+    """The check accepts at least a third of random queries, and every accepted query keeps units separate."""
     rng = np.random.Generator(np.random.PCG64(seed))
     found = meeting = 0
     for _ in range(number):
@@ -151,7 +151,7 @@ SLOW = ("floats are added", "groups of several units")
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, marks=[pytest.mark.slow] * (rule in SLOW)) for rule in WEAKENED])
 def test_the_oracle_notices_a_check_that_lacks_a_rule(small, large, rule, monkeypatch):
-    """Negative control: without one rule, the check accepts queries that mix units, and the oracle detects them."""
+    """Negative control: without one of its rules, the check accepts harmful queries, and the oracle detects them."""
     where, name, always, shapes = WEAKENED[rule]
     monkeypatch.setattr(where, name, lambda *_: always)
     for shape in shapes:
@@ -162,7 +162,7 @@ def test_the_oracle_notices_a_check_that_lacks_a_rule(small, large, rule, monkey
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", WEAKENED)
 def test_the_oracle_notices_it_in_queries_at_random(small, large, rule, monkeypatch):
-    """Negative control: without one rule, the oracle detects a mix of units in 300 random queries."""
+    """Negative control: if the check lacks a rule, the oracle detects a harmful query among 300 random queries."""
     where, name, always, _ = WEAKENED[rule]
     monkeypatch.setattr(where, name, lambda *_: always)
     rng = np.random.Generator(np.random.PCG64(99))

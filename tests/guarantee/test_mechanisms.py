@@ -1,4 +1,7 @@
-"""A name, type or macro means the same when a query is checked and when it runs; each test covers a past bug."""
+"""A name, type or macro means the same when a query is checked and when it runs.
+
+Each test covers an error that the check once had.
+"""
 
 import logging
 
@@ -17,7 +20,7 @@ LOG = pl.DataFrame({"user_id": [1, 1, 2, 9], "query": ["b", "a", "c", "d"], "ts"
 
 
 def rows(query, tables=None, **parameters):
-    """Return the sorted rows of a checked query."""
+    """Return the rows of a checked query in sorted order."""
     found = checked_query(
         Query(query, {"log": LOG} if tables is None else tables, {"areas": AREAS}, parameters), "user_id"
     )
@@ -25,14 +28,14 @@ def rows(query, tables=None, **parameters):
 
 
 def refused(query, reason, tables=None):
-    """Check that a query is refused with a message that matches `reason`."""
+    """Check that a query is refused with an error message that matches `reason`."""
     with pytest.raises((GuaranteeError, StatementError), match=reason):
         rows(query, tables)
     return True
 
 
 def test_a_frame_of_pandas_is_a_source():
-    """A pandas frame is a source; its categories are read as text and its index is ignored."""
+    """A query can read a pandas frame, whose categories are read as text and whose index is ignored."""
     pandas = pytest.importorskip("pandas")
     frame = LOG.to_pandas().set_index(pandas.Index([7, 7, 3, 1]))
     frame["kind"] = pandas.Categorical(["y", "x", "y", "x"])
@@ -42,7 +45,7 @@ def test_a_frame_of_pandas_is_a_source():
 
 
 def test_columns_that_a_reader_adds_are_not_there(tmp_path):
-    """A file has only its declared columns; columns that DuckDB's readers add are refused."""
+    """A query sees only the declared columns of a file, and not the columns that DuckDB's readers add."""
     LOG.write_parquet(tmp_path / "log.parquet")
     for column in ("file_row_number", "file_index", "rowid", "filename"):
         assert refused(
@@ -52,7 +55,7 @@ def test_columns_that_a_reader_adds_are_not_there(tmp_path):
 
 
 def test_a_file_with_two_dots_is_one_table(tmp_path):
-    """A file `c.v1.parquet` is called `c` in a query, as in DuckDB, both when it is checked and when it runs."""
+    """A file `c.v1.parquet` is called `c` in a query, as in DuckDB, when the query is checked and when it runs."""
     LOG.write_parquet(tmp_path / "c.v1.parquet")
     assert len(rows(f"select c.user_id, c.query from '{tmp_path}/c.v1.parquet' where c.ts > 0")) == 4
 
@@ -89,7 +92,7 @@ WHERE = [
     ],
 )
 def test_statistics_of_a_file_which_leave_nan_out_decide_nothing(query, tmp_path, monkeypatch):
-    """A filter does not skip rows by file statistics that ignore NaN, although DuckDB alone does so."""
+    """A filter never skips rows because of file statistics that ignore NaN, as DuckDB alone would do."""
     monkeypatch.chdir(tmp_path)
     areas = pl.DataFrame({"x": [NAN, 0.9]})
     found, plain = [], []
@@ -105,7 +108,7 @@ def test_statistics_of_a_file_which_leave_nan_out_decide_nothing(query, tmp_path
 
 
 def test_an_enum_is_text():
-    """An ENUM column is read as text, because its values and their order may come from the rows of all units."""
+    """An ENUM column is read as text, because its list of values may come from the rows of all units."""
     made = LOG.with_columns(mood=pl.col("query").cast(pl.Enum(["d", "c", "b", "a"])))
     for words in ("typeof(mood)", "enum_range(mood)", "enum_code(mood)", "cast(query as enum('a', 'b'))"):
         assert refused(f"select user_id, {words} as query from log", "not in the language", {"log": made})
@@ -142,7 +145,7 @@ BEHIND_COLUMNS = """set variable n = 7; create sequence q;
     ],
 )
 def test_what_a_session_made_is_an_unchecked_source(made, table, tmp_path, monkeypatch):
-    """Tables, views and attached databases that a session created are unchecked sources."""
+    """Tables, views and attached databases that were created in a session are unchecked sources."""
     monkeypatch.chdir(tmp_path)
     with duckdb.connect("a.db") as connection:
         connection.execute("create table log as select 1 as user_id, 'a' as query")
@@ -162,7 +165,7 @@ def test_what_a_session_made_is_an_unchecked_source(made, table, tmp_path, monke
     ],
 )
 def test_a_macro_of_a_name_of_duckdbs_own_is_not_seen(macro):
-    """A user's macro with the name of a DuckDB function changes neither the check nor the run."""
+    """A user's macro that has the name of a DuckDB function changes neither the check nor the run of a query."""
     query = "select l.user_id, l.query || r.i as query from log l, range(2) r(i)"
     outcomes, errors, sources = _ran(
         f"create macro {macro}; {CREATE} {query}; release a from s at level 1000 threshold 30;"
@@ -175,7 +178,7 @@ def test_a_macro_of_a_name_of_duckdbs_own_is_not_seen(macro):
 
 
 def test_a_letter_that_only_python_folds_makes_another_column():
-    """Names are case-folded as in DuckDB, where the Kelvin sign differs from k."""
+    """Column names are case-folded as in DuckDB, which, unlike Python, keeps the Kelvin sign apart from k."""
     twice = pl.DataFrame({"\u212aid": [1, 2], "kid": [3, 4], "query": ["a", "b"]})
     query = Query('select "\u212aid" as kid, query from log', {"log": twice})
     with pytest.raises(GuaranteeError, match="must be the column kid"):
@@ -184,7 +187,7 @@ def test_a_letter_that_only_python_folds_makes_another_column():
 
 
 def test_sources_do_not_change_between_check_and_run(tmp_path):
-    """The run uses the checked types, and does not read files that appear after the check."""
+    """A query runs with the types that were checked, and ignores files that appear after the check."""
     LOG.write_parquet(tmp_path / "a.parquet")
     made = checked_query(
         Query(f"select user_id, sum(ts)::varchar as query from '{tmp_path}/*.parquet' group by 1"), "user_id"
@@ -196,7 +199,7 @@ def test_sources_do_not_change_between_check_and_run(tmp_path):
 
 
 def test_nothing_but_the_sources_can_be_read(tmp_path, monkeypatch):
-    """Even an unverified query can read only its declared sources."""
+    """Even a query that skips the check can read only its declared sources."""
     monkeypatch.chdir(tmp_path)
     LOG.write_parquet("log.parquet")
     LOG.write_parquet("other.parquet")
@@ -208,7 +211,7 @@ def test_nothing_but_the_sources_can_be_read(tmp_path, monkeypatch):
 
 
 def test_a_relation_that_is_named_twice_is_read_twice():
-    """A relation that a query names twice is materialised, because a stream would be empty the second time."""
+    """A relation that a query reads twice is materialised, because a stream would be empty the second time."""
     connection = duckdb.connect()
     connection.execute("create table t as select i % 5 as user_id, 'q' || i as query from range(5000) r(i)")
     query = "with c as (from log) select a.user_id, b.query from c a join log b using (user_id) group by all"
@@ -222,7 +225,7 @@ SECRET = "secretplum"
 
 
 def test_credentials_stand_in_no_error_and_not_in_the_connection(caplog, capfd):
-    """Credentials of a bucket appear in no error, log, repr or DuckDB connection."""
+    """The credentials of a bucket appear in no error, log, repr or DuckDB connection."""
     caplog.set_level(logging.DEBUG)
     options = {
         "aws_secret_access_key": SECRET, "aws_access_key_id": SECRET, "aws_region": "x-1",
@@ -239,7 +242,7 @@ def test_credentials_stand_in_no_error_and_not_in_the_connection(caplog, capfd):
 
 
 def encrypted(path, key):
-    """Create an encrypted database with a log of 60 users, and return the statement that attaches it."""
+    """Create an encrypted database with a log of 60 users, and return the statement that attaches the database."""
     attach = f"attach '{path}' as d (encryption_key '{key}', read_only)"
     with duckdb.connect() as connection:
         connection.execute(f"set force_mbedtls_unsafe = true; {attach.replace(', read_only', '')}")
@@ -272,7 +275,7 @@ def test_the_key_of_an_encrypted_database_is_kept_nowhere(tmp_path, caplog, capf
     ],
 )
 def test_the_password_of_a_database_stands_in_no_error(tmp_path, attach, caplog, capfd):
-    """No error shows a password, whether the password is wrong, or the database or its extension is missing."""
+    """No error shows a password, even if the password is wrong or the database or its extension is missing."""
     caplog.set_level(logging.DEBUG)
     encrypted(tmp_path / "log.db", "another")
     script = f"{attach.format(here=tmp_path, secret=SECRET)}; {CREATE} select user_id, query from d.log"

@@ -1,4 +1,4 @@
-"""The digest of a release depends on all its content and nothing else, and is fixed for all versions."""
+"""The digest of a release covers its whole content and nothing else, and stays the same in all versions."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_every_change_changes_the_digest(frame, metadata):
 
 
 def test_the_digest_does_not_depend_on_chunks_or_on_the_order_of_metadata():
-    """Equal content has the same digest, in this version and in every later one."""
+    """Equal content has the same digest in every version, whatever its chunks and the order of its metadata."""
     digest = content_digest(FRAME, ABOUT)
     assert digest == "11ae5910009c1699d2a0778dc196d2577329160a9ef304a626789884922ae787"
     assert content_digest(pl.concat([FRAME[:1], FRAME[1:]], rechunk=False), dict(reversed(ABOUT.items()))) == digest
 
 
 def test_a_release_that_was_changed_is_an_error_for_analysts(tmp_path):
-    """A file whose digest differs from the public ledger beside it is refused."""
+    """A reader refuses a file whose digest differs from the digest in the public ledger beside the file."""
     counts = sh.Counts(pl.DataFrame({"key": range(5), "count": [10] * 5}), largest=1)
     series = sh.create(tmp_path / "store", counts, name="visits", key="key", max_keys=1, domain=sh.Integers(5))
     release, file = series.release("all", level=1, threshold=2), tmp_path / "out" / "all.parquet"

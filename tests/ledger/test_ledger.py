@@ -1,4 +1,4 @@
-"""The ledger shows the costs of releases, and budgets and caps refuse releases that exceed them."""
+"""The ledger shows what releases cost, and budgets and caps refuse releases that would exceed them."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ LOG = pl.DataFrame({"user": [f"u{i}" for i in range(300)], "key": ["/home"] * 30
 
 
 def a_series(store, name="visits", **more):
-    """Create a small series, with Gaussian noise by default."""
+    """Create a small series, which has Gaussian noise by default."""
     declared = {"unit": "user", "key": "key", "max_keys": 1, "domain": sh.Strings(max_bytes=6), "noise": "gaussian"}
     return sh.create(store, LOG, name=name, **{**declared, **more})
 
 
 @pytest.fixture
 def store():
-    """Return a store in memory."""
+    """Return a new store in memory."""
     return sh.open(":memory:", seed=1)
 
 
 def spent(store, scope, **only):
-    """Return the first row of the ledger with this scope."""
+    """Return the ledger's first row with this scope."""
     return store.ledger(full=True).filter(scope=scope, **only).row(0, named=True)
 
 
 def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
-    """A budget in rho covers all series of its population, also dropped ones, and no other population."""
+    """A budget in rho covers all series of one population, including dropped series, and no other population."""
     store.set_budget(rho=1)
     first, second = a_series(store, "first"), a_series(store, "second", noise="laplace", cap="0.5")
     first.release("a", level="0.5", threshold=50)
@@ -53,7 +53,7 @@ def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
 
 
 def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
-    """A series is refused if the budget's route cannot charge its noise; the error names a route that can."""
+    """A series whose noise the accounting route cannot charge is refused, and the error names a suitable route."""
     store.set_budget(rho=100)
     store.set_budget(epsilon=1, delta=1e-6, population="exact")
     store.set_budget(epsilon=1, delta="0", population="pure")
@@ -69,7 +69,7 @@ def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
 
 
 def test_poisson_noise_has_a_route_of_its_own(store):
-    """On the Poisson route the first release without a cap sets the cap, so a finer release is refused."""
+    """With the Poisson accounting route, a series without a cap refuses a level finer than its first release."""
     store.set_budget(epsilon=1, delta=1e-6, route="poisson")
     series = a_series(store, noise="poisson")
     series.release("a", level="0.01", threshold=200)
@@ -79,7 +79,7 @@ def test_poisson_noise_has_a_route_of_its_own(store):
 
 
 def test_open_domains_spend_delta_beside_rho(store):
-    """A budget in rho refuses open domains unless it has a delta, which then bounds all series together."""
+    """A budget in rho accepts open domains only if it has a delta, which then limits all series together."""
     series = a_series(store, domain=sh.Open(delta=1e-6))
     store.set_budget(rho=1)
     with pytest.raises(BudgetExceededError, match="no delta left for open domains"):
@@ -100,7 +100,7 @@ def test_open_domains_spend_delta_beside_rho(store):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "skellam", "poisson"])
 def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
-    """On each route, a release at (1, 1e-6) fits a budget of (1, 1e-6), and a level 0.1 % finer is refused."""
+    """On each accounting route, a budget of (1, 1e-6) fits one release at (1, 1e-6), but no level 0.1 % finer."""
     routes = {"gaussian": ("gaussian", "renyi"), "skellam": ("renyi",), "poisson": ("poisson",)}
     for route in routes.get(noise, ("pure", "renyi")):
         store.set_budget(epsilon=1, delta=1e-6, route=route, population=route)
@@ -115,7 +115,7 @@ def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
 
 
 def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget(store):
-    """The adaptive counterexamples of docs/ledger.md are refused at the step that would exceed the budget."""
+    """The adaptive counterexamples in docs/ledger.md are refused at the release that would exceed the budget."""
     for route in ("gaussian", "renyi"):
         store.set_budget(epsilon=3, delta=1e-6, route=route, population=route)
         a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)
@@ -143,7 +143,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
 
 
 def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
-    """A numerical slack above delta is shown, but refuses no release and does not change epsilon."""
+    """The ledger shows numerical slack, even above delta, but slack neither refuses a release nor changes epsilon."""
     monkeypatch.setattr("sparsehist.release.cell_parameters.numerical_slack", lambda *_, **__: 1e-3)
     store.set_budget(epsilon=2, delta=1e-6)
     series = a_series(store)
@@ -155,7 +155,10 @@ def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
 
 
 def test_a_charged_cap_is_not_raised(store):
-    """A cap that a budget charged in full cannot be raised; on the pure route, which charges paths, it can."""
+    """A cap cannot be raised after the budget charged the whole cap.
+
+    It can be raised on the pure accounting route, which charges noise paths instead of caps.
+    """
     store.set_budget(epsilon=3, delta=1e-6, route="renyi", population="mixed")
     store.set_budget(epsilon=3, delta=0, population="pure")
     for population in ("mixed", "pure"):
@@ -168,7 +171,7 @@ def test_a_charged_cap_is_not_raised(store):
 
 
 def test_a_second_path_of_a_series_without_a_cap_is_not_free(store):
-    """On a route that charges whole series, the level of the first release bounds the sum over all paths."""
+    """If a budget charges whole series, the first release's level limits the sum of levels over all noise paths."""
     store.set_budget(epsilon=3, delta=1e-6, route="renyi")
     a_series(store, noise="laplace").release("a", level="0.1", threshold=500)
     with store.hold() as state:
@@ -178,7 +181,7 @@ def test_a_second_path_of_a_series_without_a_cap_is_not_free(store):
 
 
 def test_the_largest_level_of_a_path_leaves_room_for_the_other_paths():
-    """The cap, less the finest levels of the other paths, is the largest level of a path."""
+    """The largest level of a noise path is the cap minus the finest levels of the series' other noise paths."""
     capped = Ledger().with_series(Account("1", Declaration(name="visits", unit="user", max_keys=1, cap=1)))
     assert capped.with_release(Spending("1", Fraction(1, 4), measure_path("price"))).largest_level("1") == Fraction(
         3, 4
@@ -186,7 +189,7 @@ def test_the_largest_level_of_a_path_leaves_room_for_the_other_paths():
 
 
 def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
-    """A refused release draws and spends nothing, and the event records who asked."""
+    """A refused release draws no noise and spends nothing, and the ledger records who requested it."""
     series = a_series(store, cap=1)
     store.set_budget(rho="0.1")
     store.who = "bob"
@@ -206,7 +209,7 @@ def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
 
 
 def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
-    """A limit that is raised, or first set, after a release is ex post; any other limit is ex ante."""
+    """A limit that is set or raised after a release is marked ex post, and every other limit is marked ex ante."""
     series = a_series(store, cap="0.5")
     series.raise_cap(1, reason="not yet released")
     for rho in (3, 4):
@@ -237,7 +240,7 @@ def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
     ],
 )
 def test_a_wrong_limit_is_refused_with_advice(store, call, words):
-    """A wrong limit is refused with the right usage, and is not recorded."""
+    """A wrong limit is refused with an error that shows the correct use, and is not recorded."""
     a_series(store, cap=1)
     with pytest.raises(DeclarationError, match=words):
         call(store)
@@ -245,7 +248,7 @@ def test_a_wrong_limit_is_refused_with_advice(store, call, words):
 
 
 def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store(store):
-    """A dry run that adds releases to a ledger gives the store's ledger after the same releases."""
+    """Adding releases to a ledger in a dry run gives the same ledger as making these releases in the store."""
     series = a_series(store, domain=sh.Open(delta="1e-6"))
 
     def ledger():
@@ -266,7 +269,7 @@ def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store(store):
 
 
 def test_open_domains_take_their_half_of_delta_from_the_noise():
-    """Next to an open domain, the noise gets the level of half of delta."""
+    """A plan with an open domain computes the level of the noise from half of the requested delta."""
     halved = sh.plan(domain=sh.Strings(max_bytes=8), max_keys=3, equal=1, within=sh.EpsilonDelta(1, "5e-7"))
     beside = sh.plan(domain=sh.Open(delta="1e-7"), max_keys=3, equal=1, within=sh.EpsilonDelta(1, "1e-6"))
     assert beside.levels["level"].item() == halved.levels["level"].item()

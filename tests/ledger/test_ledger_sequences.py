@@ -1,4 +1,4 @@
-"""After random sequences of releases and limits, the ledger equals one that is computed by other formulas."""
+"""After random sequences of releases and limits, the ledger equals a ledger that is computed independently."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PURE = ("laplace", "discrete_laplace")
 
 @dataclass
 class Path:
-    """A noise path and its released levels."""
+    """A noise path and the levels that were released on it."""
 
     family: str
     levels: list[Fraction] = field(default_factory=list)
@@ -48,28 +48,28 @@ class Path:
 
     @property
     def rho(self) -> Fraction:
-        """Return the zCDP cost of the path."""
+        """Return the zCDP cost of this noise path."""
         level = float(self.finest)
         return Fraction(level * math.tanh(level / 2)) if self.family in PURE else self.finest
 
 
 def text(level: Fraction) -> str:
-    """Format a level as the ledger does."""
+    """Format a level as the ledger prints it."""
     return str(level) if level.denominator in (1, 3) else str(float(level))
 
 
 def rho_of(paths: list[Path]) -> Fraction:
-    """Add up the zCDP costs of paths."""
+    """Return the total zCDP cost of noise paths."""
     return sum((path.rho for path in paths), Fraction(0))
 
 
 def own_epsilon(path: Path) -> float:
-    """Return a lower bound on epsilon from one path alone."""
+    """Return the epsilon of one noise path, as a lower bound on the epsilon of all paths."""
     return float(path.finest) * (1 - 2e-6) - 2e-6 if path.family in PURE else gaussian_epsilon([path])
 
 
 def rho_epsilon(paths: list[Path]) -> float:
-    """Convert zCDP to (epsilon, delta) with a fine grid of orders."""
+    """Convert the zCDP cost of noise paths to epsilon at `DELTA`, by minimising over a fine grid of orders."""
     rho = float(rho_of(paths))
     order = np.exp(np.linspace(-9, 12, 4_001))
     epsilon = float(np.min((1 + order) * rho - np.log1p(1 / order) - (math.log(DELTA) + np.log1p(order)) / order))
@@ -77,13 +77,13 @@ def rho_epsilon(paths: list[Path]) -> float:
 
 
 def gaussian_delta(rho: Fraction, epsilon: float | Fraction) -> float:
-    """Compute the exact delta of a Gaussian mechanism by the textbook formula."""
+    """Return the exact delta of a Gaussian mechanism with this rho at this epsilon, by the textbook formula."""
     mu, at = math.sqrt(2 * float(rho)), float(epsilon)
     return float(ndtr(-at / mu + mu / 2) - math.exp(at) * ndtr(-at / mu - mu / 2))
 
 
 def gaussian_epsilon(paths: list[Path]) -> float:
-    """Solve `gaussian_delta` for epsilon."""
+    """Return the epsilon of Gaussian noise paths at `DELTA`, by solving `gaussian_delta` for epsilon."""
     rho = rho_of(paths)
     if rho == 0 or gaussian_delta(rho, 0) <= DELTA:
         return 0.0
@@ -94,7 +94,7 @@ def gaussian_epsilon(paths: list[Path]) -> float:
 
 @dataclass
 class Series:
-    """A series; its first path is that of its cells."""
+    """A series and its noise paths, of which the first belongs to the cells."""
 
     name: str
     population: str
@@ -109,11 +109,11 @@ class Series:
 
 
 class DiedError(Exception):
-    """Raised by a test to simulate the end of a process."""
+    """An error that simulates the end of a process."""
 
 
 class Beside:
-    """Random steps on a store, with an independent computation of its ledger."""
+    """A store that takes random steps, and an independent computation of its ledger."""
 
     def __init__(self, seed: int) -> None:
         self.rng = seeded(seed)
@@ -151,7 +151,7 @@ class Beside:
         self.events["create series"] += 1
 
     def release(self, fault: str | None) -> None:
-        """Release cells or, in a third of the cases, a workload on an existing or a new path."""
+        """Release the cells of a series or, in a third of the cases, a workload on an existing or new noise path."""
         alive = [series for series in self.series if not series.dropped]
         if not alive:
             return
@@ -193,7 +193,7 @@ class Beside:
             state.commit_round(NewRound(to, name, level, {}, {}, np.zeros(M) if new else None))
 
     def expect(self, series: Series, path: Path, level: Fraction) -> type[RefusedError] | None:
-        """Return the class of the expected refusal, or None if the release is allowed.
+        """Return the class of the refusal that is expected, or None if the release is allowed.
 
         Budgets in epsilon cover Gaussian noise in closed domains, so the noise may use all of delta. All releases
         together have the exact delta(epsilon) of one Gaussian release at the sum of the finest levels, and fit if
@@ -220,7 +220,7 @@ class Beside:
         return BudgetExceededError if finer and charged + ours > amount else None
 
     def charge(self, series: Series) -> Fraction:
-        """Compute what a budget in rho charges for a series."""
+        """Return the amount that a budget in rho charges for a series."""
         if series.population not in self.budgets or not series.released:
             return Fraction(0)
         total = sum((path.finest for path in series.paths), Fraction(0))
@@ -313,7 +313,10 @@ class Beside:
             assert row["epsilon"] >= 0.99 * max(own_epsilon(path) for path in paths)
 
     def check_everybody(self, row: dict, populations: list[str]) -> None:
-        """Check the row of all populations: its cost is the largest over sets without two disjoint populations."""
+        """Check the ledger row over all populations.
+
+        Its cost is the largest cost over sets of populations that contain no two disjoint populations.
+        """
         sets = [
             chosen
             for size in range(1, len(populations) + 1)
@@ -333,12 +336,12 @@ class Beside:
 
 
 def number(level: str | None) -> Fraction:
-    """Parse a level of the ledger; no level is 0."""
+    """Return a level of the ledger as a fraction; a missing level is 0."""
     return Fraction(level or 0)
 
 
 def shown(row: dict) -> float:
-    """Return epsilon of a row, or infinity if there is none; check that the row then has a warning."""
+    """Return the epsilon of a ledger row, or infinity if the row has none and warns about it."""
     assert (row["epsilon"] is None) == ("no epsilon" in (row["warning"] or ""))
     return math.inf if row["epsilon"] is None else row["epsilon"]
 
@@ -368,7 +371,7 @@ def faulty(moment: str | None) -> Iterator[None]:
 
 
 def walk(seed, steps):
-    """Take random steps and check the ledger after each."""
+    """Take random steps, check the ledger after each step, and return the number of events of each kind."""
     beside = Beside(seed)
     beside.create()
     for _ in range(steps):
@@ -378,7 +381,7 @@ def walk(seed, steps):
 
 
 def test_the_ledger_equals_one_kept_beside():
-    """After each random step, crashes included, the ledger equals an independent computation."""
+    """After each random step, crashes included, the ledger equals an independent computation of its values."""
     events = sum((walk(seed, 25) for seed in (1, 2, 3, 17, 45)), Counter())
     for what in ("release", "refuse", "raise cap", "set budget", "declare disjoint", "drop series"):
         assert events[what], f"the sequences hardly do {what}"
@@ -387,5 +390,5 @@ def test_the_ledger_equals_one_kept_beside():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 18))
 def test_the_ledger_equals_one_kept_beside_for_long(seed):
-    """After each step of long random sequences, the ledger equals an independent computation."""
+    """After each step of a long random sequence, the ledger equals an independent computation of its values."""
     walk(seed, 60)

@@ -1,4 +1,4 @@
-"""Change one place of the package at a time, and check that a test fails.
+"""Change one line of the package at a time, and check that a test fails.
 
     python tests/mutations/run.py [--only WORD] [--jobs 2] [--slow]
 
@@ -29,7 +29,7 @@ SECONDS = 900
 
 @dataclass(frozen=True, kw_only=True)
 class Mutation:
-    """A change of one file, and the tests that should fail because of it."""
+    """A change of one file, and the tests that should fail because of the change."""
 
     room: str
     file: str
@@ -41,12 +41,12 @@ class Mutation:
 
     @property
     def title(self) -> str:
-        """Return a one-line title."""
+        """Return a title for this mutation in one line."""
         return f"{self.file}: {self.before.strip()[:60]!r} -> {self.after.strip()[:60]!r}"
 
 
 def mutations() -> list[Mutation]:
-    """Return the mutations of all lists."""
+    """Return the mutations that all the lists contain."""
     return [
         Mutation(room=path.stem, **entry | {"tests": tuple(entry.get("tests", ()))})
         for path in sorted(HERE.glob("*.toml"))
@@ -55,13 +55,13 @@ def mutations() -> list[Mutation]:
 
 
 def is_stale(mutation: Mutation) -> bool:
-    """Return whether the text to replace does not occur exactly once in its file."""
+    """Return whether the text to replace is missing in its file or occurs there more than once."""
     file = CHECKOUT / mutation.file
     return not file.is_file() or file.read_text(encoding="utf-8").count(mutation.before) != 1
 
 
 def passes(mutation: Mutation, *, broken: bool = True) -> bool:
-    """Return whether the named tests pass in a copy, mutated if `broken`; False after a timeout."""
+    """Return whether the named tests pass in a copy, which is mutated if `broken`; a timeout counts as a failure."""
     with tempfile.TemporaryDirectory() as home:
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")
         for source in (CHECKOUT / name for name in COPIED):
@@ -99,7 +99,7 @@ def passes(mutation: Mutation, *, broken: bool = True) -> bool:
 
 
 def main() -> int:
-    """Run the mutations and print the survivors."""
+    """Run the mutations, and print those that no test detects."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="mutations with this word in room, file or text")
     parser.add_argument("--jobs", type=int, default=2, help="mutations that run at once")

@@ -1,4 +1,4 @@
-"""Small logs for periodic series, and direct reads of what the store counted."""
+"""Provide small logs for periodic series, and read directly from the store which units counted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def of_users(users: Collection[str], key: int = 1) -> pl.DataFrame:
 
 
 def in_weeks(*, store: object = ":memory:", seed: int | None = 1, **declared: object) -> sh.PeriodicSeries:
-    """Create a periodic series, weekly by default, without any appended period."""
+    """Create a periodic series, weekly by default, to which no period has been appended."""
     given = {"name": "log", "unit": "user", "key": "key", "max_keys": 1, "domain": sh.Integers(50)}
     of_every = {
         name: declared.pop(name) for name in ("periods", "protects", "most_periods", "budget") & declared.keys()
@@ -35,14 +35,14 @@ def in_weeks(*, store: object = ":memory:", seed: int | None = 1, **declared: ob
 
 
 def who_counts(log: sh.PeriodicSeries) -> dict[str, set[str]]:
-    """Return the units that count in each period."""
+    """Return, for each period, the units that count in it."""
     with log.store.hold() as state:
         files = {record.declaration["period"]: record.directory / "units" for record in periods_of(state, log.name)}
         return {period: set(pl.read_ipc(file).to_series()) for period, file in files.items()}
 
 
 def true_count(log: sh.PeriodicSeries, period: str) -> int:
-    """Return the number of units that count in a period."""
+    """Return the exact number of units that count in a period."""
     with log.store.hold() as state:
         record = next(one for one in periods_of(state, log.name) if one.declaration["period"] == period)
         return int(sum(state.series_files(record).groups[0], start=0))

@@ -97,6 +97,8 @@ def test_levels_beside_gaussian_noise_are_rho():
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="0.1", accuracy="0.2")
     assert session.parameters.mass != TRUE.sum()  # it is measured, with noise
+    assert session.ask(EARLY).fresh
+    assert [session._state.threshold_noise] == [update.threshold_noise for update in session._updates.values()]
     watch, answer = map(float, session.parameters.levels)
     k = session.parameters.updates
     parts = [k * watch * math.tanh(watch / 2), k * answer * math.tanh(answer / 2), watch * math.tanh(watch / 2)]
@@ -133,7 +135,6 @@ def test_it_goes_on_wherever_it_is_opened(tmp_path):
     """A session that is opened twice shares its state, and a repeated query spends nothing."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED, most_updates=2)
     measured = session.ask(EARLY)
-    assert [session._state.threshold_noise] == [update.threshold_noise for update in session._updates.values()]
     generation = sh.open(tmp_path / "s").events()["generation"].max()
     again = sh.open(tmp_path / "s").series("visits").interactive("ad_hoc")
     assert again.answers.equals(session.answers)

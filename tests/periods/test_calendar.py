@@ -1,4 +1,4 @@
-"""The calendar maps days to periods and their names."""
+"""Tests of the calendar, which maps days to periods and their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST = {"day": lambda _: True, "week": lambda day: day.isoweekday() == 1, "mont
 
 @pytest.mark.parametrize("period", ["day", "week", "month"])
 def test_periods_share_out_all_days(period: str) -> None:
-    """Each day is in exactly one period, which its name and each of its days identify."""
+    """Each day belongs to exactly one period, which is identified by its name and by each of its days."""
     every = sh.Every(period)
     log = Declaration(name="log", unit="user", key="key", max_keys=1, domain=sh.Integers(5), every=every)
     names = [names_of_period(log, day) for day in DAYS]

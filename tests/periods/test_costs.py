@@ -1,4 +1,4 @@
-"""Costs per unit and per period equal those of a brute-force search over all histories of a unit."""
+"""The stated costs per unit and per period equal those of a search over all histories of a unit."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ HISTORIES = [frozenset(some) for n in range(5) for some in itertools.combination
 
 
 def first_periods(history: frozenset[int], most: int | None) -> set[int]:
-    """Return the periods in which a unit counts, as indices in the order of appending."""
+    """Return the periods in which a unit counts, as indices in the order in which periods were appended."""
     return set(sorted(history)[:most])
 
 
 def counting(
     most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None, *, dropped: int | None = None
 ) -> dict[str, set[str]]:
-    """Append a log with one unit per history; return the units that count in each period.
+    """Append periods with one unit for each possible history; return the units that count in each period.
 
     `gone` is a (unit, period) whose rows are left out, `erased` a unit without any rows, and `dropped` a period that
     is dropped before the last one is appended.
@@ -49,7 +49,7 @@ def counting(
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
-    """Return the summed levels of periods that differ between two logs; check that only this unit differs."""
+    """Check that two logs differ only in one unit; return the sum of the levels of all periods that differ."""
     differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
@@ -57,7 +57,10 @@ def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> 
 
 @pytest.mark.parametrize(("most", "dropped"), [(2, 1), slow(1, 0), slow(1, 1)])
 def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dropped: int) -> None:
-    """If an unreleased period is dropped, a unit still counts in at most `most`, and a deletion changes two."""
+    """If an unreleased period is dropped, each unit still counts in at most `most` periods.
+
+    Deleting a unit's rows in one period changes at most two periods.
+    """
     whole = counting(most, dropped=dropped)
     for i, history in enumerate(HISTORIES):
         assert sum(f"u{i}" in units for units in whole.values()) <= most
@@ -69,7 +72,7 @@ def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dr
 
 @pytest.mark.parametrize("most", [2, slow(1), slow(3), slow(4)])
 def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> None:
-    """Stated costs per unit and per period equal the largest over all histories and deletions."""
+    """The cost per unit is the largest over all histories and deletions; the cost per period is an upper bound."""
     log = in_weeks(most_periods=most)
     for week, level in LEVELS.items():
         log.append(of_users(["u0"]), period=week).release("r", level=level)
@@ -94,7 +97,7 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
 
 
 def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
-    """Return a ledger of periods that were appended but not released."""
+    """Return a ledger of a periodic series with `n` periods, none of them released."""
     limits = Limits(budgets={"log": budget(rho=limit)})
     limits.periods["log"] = Every("week", n, protects, most)
     declared = [Declaration(name=f"log_{i}", unit="user", max_keys=1, population="log") for i in range(n)]
@@ -102,7 +105,7 @@ def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
 
 
 def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 6) -> Fraction:
-    """Return the largest cost of the protected unit over all histories and deletions."""
+    """Return the largest privacy cost of a user or user-week, over all histories and deletions of a user."""
     found = [Fraction(0)]
     for history in (frozenset(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)):
         kept = first_periods(history, most)
@@ -116,7 +119,10 @@ def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 
     [("user", 2), ("user-week", 2), slow("user", None), slow("user", 1), slow("user-week", None)],
 )
 def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | None) -> None:
-    """An adaptive adversary never exceeds the budget, and only releases that would exceed it are refused."""
+    """A series of adaptively chosen releases never exceeds the budget.
+
+    Only releases that would exceed the budget are refused.
+    """
     limit, refused, allowed = Fraction(1), 0, 0
     for seed in range(12):
         rng = seeded(100 + seed)
@@ -148,7 +154,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """Delta adds up per user, is a maximum per user-week, and is refused above the share of open domains."""
+    """The deltas of periods add up per user, and the largest counts per user-week; too large a delta is refused."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),
@@ -169,7 +175,7 @@ def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
 
 
 def test_a_year_of_weeks_costs_what_is_said() -> None:
-    """52 weekly releases at 0.02 cost 1.04 per user and 0.02 per user-week, in plan and ledger alike."""
+    """By plan and ledger, 52 weekly releases at level 0.02 cost 1.04 per user and 0.02 per user-week."""
     log = in_weeks(protects="user-week", budget="0.02", periods=52)
     row = log.plan("0.02").levels.row(0, named=True)
     assert (row["all_per_period"], row["all_per_user"]) == ("0.02", "1.04")
@@ -198,7 +204,7 @@ def test_a_year_of_weeks_costs_what_is_said() -> None:
     ],
 )
 def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None:
-    """Exactly as many weeks can be released as `progress` states."""
+    """The number of weeks that can still be released is exactly the number that `progress` states."""
     log = in_weeks(periods=52, **declared)
     for week, level in zip(WEEKS[:3], ("0.05", "0.1", "0.1"), strict=True):
         log.append(of_users("ab"), period=week).release("r", level=level)
@@ -214,7 +220,7 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
-    """The ledger's cost of the `most` costliest periods is at least the cost of any other `most` periods."""
+    """The ledger charges a user at least the cost of any `most` periods."""
     limits = Limits()
     limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):

@@ -1,4 +1,4 @@
-"""Reports and notebook tables show only public content, escape it, and run no scripts."""
+"""Reports and notebook tables contain only public data, escape it as text, and run no scripts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ URLS = {"unit": "user", "key": "url", "domain": sh.Strings(max_bytes=60)}
 
 
 class Page(HTMLParser):
-    """Tags, attributes and text of a page, as a browser parses them."""
+    """The tags, attributes and text of a page, as a browser parses them."""
 
     def __init__(self, source):
         super().__init__()
@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """Create a store with every kind of series, path, limit and event; some keys contain markup."""
+    """Create a store with every kind of series, noise path, limit and event; some keys contain HTML markup."""
     path = tmp_path_factory.mktemp("report") / "s"
     keys = [*PLANTED * 3, *(f"/page{i}" for i in range(12))]
     urls = [keys[(user * step) % len(keys)] for user in range(3000) for step in (1, 7)]
@@ -98,12 +98,12 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(store):
-    """Return the public report."""
+    """Return the public report of the store as HTML."""
     return store.report()
 
 
 def test_it_shows_costs_releases_and_errors(store, page):
-    """The report shows the costs of the ledger, and the error and intervals of each release."""
+    """The report shows the costs in the ledger, and the errors and intervals of each release."""
     text = Page(page).text
     everybody = store.ledger(full=True).filter(scope="everybody").row(0, named=True)
     assert f"({everybody['epsilon']:.4g}, 1e-06)-differentially private" in text
@@ -117,7 +117,7 @@ def test_it_shows_costs_releases_and_errors(store, page):
 
 
 def test_nothing_on_it_runs_or_asks(page):
-    """Planted markup appears as text, the policy allows one style sheet by hash, and nothing is fetched."""
+    """HTML markup in keys appears as text, and the report runs no scripts and fetches nothing."""
     read = Page(page)
     assert read.tags <= TAGS
     assert not [name for _, name, _ in read.attributes if name.startswith("on") or name == "style"]
@@ -140,20 +140,20 @@ def test_nothing_on_it_runs_or_asks(page):
 
 
 def test_no_secret_is_on_the_page(page):
-    """The report shows no keys below every threshold, no units and no exact sums."""
+    """The report shows no unit, no exact sum, and no key whose count is below every threshold."""
     for secret in (SECRET_KEY, str(SECRET_UNIT), f"{BOUNDED:,}"):
         assert secret not in page
 
 
 def test_a_periodic_series_is_one_section(page):
-    """All periods of a series share one heading and one chart."""
+    """In the report, all periods of a periodic series share one heading and one chart."""
     assert page.count("Periodic series weeks") == 1
     assert "weeks_2026w01" not in page
     assert page.count("Noisy counts of weeks by period.</strong>") == 1
 
 
 def test_no_epsilon_at_this_delta_is_a_sentence_of_its_own():
-    """If open domains have spent more than the requested δ, the report says that no ε holds."""
+    """If open domains have spent more than the requested δ, the report says that no ε holds at this δ."""
     made = sh.create(":memory:", HOME, name="found", max_keys=1, **URLS | {"domain": sh.Open(delta="1e-4")})
     made.release("keys", level="0.6")
     text = Page(made.store.report()).text
@@ -162,7 +162,7 @@ def test_no_epsilon_at_this_delta_is_a_sentence_of_its_own():
 
 
 def test_the_command_writes_it(store, tmp_path):
-    """The command writes the report, but not into the store and only with the ending .html."""
+    """The report command writes a file with the ending .html, but never into the store."""
     out = tmp_path / "report.html"
     assert run(["report", str(store.path), "--out", str(out)]) == 0
     assert out.stat().st_mode & 0o777 == 0o644
@@ -172,7 +172,7 @@ def test_the_command_writes_it(store, tmp_path):
 
 
 def test_a_browser_shows_it_whole(browser, page, tmp_path):
-    """In a browser nothing is clipped, charts are drawn, nothing is requested, and axe-core finds no fault."""
+    """In a browser, the report is not clipped, draws its charts, requests nothing and has no accessibility fault."""
     file = tmp_path / "report.html"
     file.write_text(page)
     with visit(browser, file.as_uri()) as seen:
@@ -189,7 +189,7 @@ def test_a_browser_shows_it_whole(browser, page, tmp_path):
 
 
 def test_a_wrong_page_is_noticed(browser, tmp_path):
-    """Negative control: the checks detect clipped text, a wide page, a message, a request and a serious fault."""
+    """Negative control: the browser checks detect clipped text, a wide page, a message, a request and a fault."""
     page = tmp_path / "wrong.html"
     page.write_text(
         '<!doctype html><html lang="en"><title>wrong</title><div style="width: 50px; overflow: hidden">unbreakable'
@@ -205,7 +205,7 @@ def test_a_wrong_page_is_noticed(browser, tmp_path):
 
 
 def test_what_notebooks_show_is_escaped_and_public(store):
-    """Notebook tables contain only allowed tags, and no event handlers, addresses or secrets."""
+    """Notebook tables contain only harmless tags, and no event handlers, web addresses or secrets."""
     visits, hours, weeks = (store.series(name) for name in ("visits", "hours", "weeks"))
     cells, workload = visits.release("public"), hours.release("ranges")
     for value in (store, visits, store.series("daily"), weeks, cells, workload, visits.plan(["0.1"])):
@@ -220,7 +220,7 @@ def test_what_notebooks_show_is_escaped_and_public(store):
 
 
 def test_the_largest_rows_are_drawn_with_their_intervals(store):
-    """A plot shows the values of `intervals`, and markup in keys cannot close the script that contains the data."""
+    """A plot shows the intervals of its rows, and markup in a key cannot close the script that contains the data."""
     release = store.series("visits").release("public")
     chart = release.plot(most=6)
     (values,) = chart.to_dict()["datasets"].values()

@@ -1,4 +1,4 @@
-"""Small logs with steps, and direct reads of what the store counted."""
+"""Provide small logs with steps, and read directly from the store what it counted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def started(
     seed: int = 1,
     **declared: object,
 ) -> sh.RunningSeries:
-    """Create a running series in memory with these days appended; equal seeds give equal salts."""
+    """Create a running series in memory and append these days; series with equal seeds have equal salts."""
     series = sh.create(
         sh.open(":memory:", seed=seed), name="log", unit="user", key="key", max_keys=max_keys,
         domain=domain or sh.Integers(50), steps=steps, **declared,
@@ -39,7 +39,7 @@ def started(
 
 
 def pairs_of(series: sh.RunningSeries, days: Sequence[Rows]) -> set[tuple[str, int]]:
-    """Return the pairs counted so far of all users in these days."""
+    """Return the (user, key) pairs that a running series has counted for the users in these days."""
     users = pl.Series(sorted({str(user) for day in days for user, _ in day}), dtype=pl.String)
     with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
@@ -49,7 +49,7 @@ def pairs_of(series: sh.RunningSeries, days: Sequence[Rows]) -> set[tuple[str, i
 
 
 def kept(days: Sequence[Rows], **declared: object) -> list[set[tuple[str, int]]]:
-    """Append these days to a new series, and return the pairs that each step adds."""
+    """Append these days to a new running series, and return the (user, key) pairs that each step adds."""
     series = started([], **declared)
     found = [set()]
     for step, rows in enumerate(days, 1):
@@ -59,7 +59,7 @@ def kept(days: Sequence[Rows], **declared: object) -> list[set[tuple[str, int]]]
 
 
 def counts(series: sh.RunningSeries, steps: int, cells: int = 50) -> np.ndarray:
-    """Return the running counts of all cells; shape (steps, cells)."""
+    """Return the running counts of all cells as an array of shape (steps, cells)."""
     with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         keys = files.all_keys["key_0"].to_numpy()

@@ -1,4 +1,4 @@
-"""In a running series each unit counts once per key, for its first `max_keys` keys."""
+"""In a running series, a unit counts once for each of the first `max_keys` keys that it has."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DAYS = [
 def random_days(
     seed: int, *, users: int = 30, keys: int = 12, days: int = 4, rows: int = 60
 ) -> list[list[tuple[str, int]]]:
-    """Return random days whose users come back on other days."""
+    """Return random days in which users of earlier days appear again."""
     rng = seeded(seed)
     return [
         [
@@ -47,7 +47,7 @@ def random_days(
 
 
 def test_a_unit_counts_once_per_key_and_towards_its_first_keys() -> None:
-    """Keys of earlier steps stay; a step with more new keys than `max_keys` allows keeps some of them."""
+    """A unit keeps the keys of earlier steps; if a step has too many new keys, the unit keeps some of them."""
     found = kept(DAYS)
     assert found[0] == {("ann", 1), ("bob", 1), ("cid", 3)}
     assert found[1] > {("ann", 2)} and len(found[1]) == 3
@@ -56,7 +56,7 @@ def test_a_unit_counts_once_per_key_and_towards_its_first_keys() -> None:
 
 
 def test_running_counts_are_those_of_brute_force() -> None:
-    """If no unit exceeds `max_keys`, the running count of a key is the number of units with the key so far."""
+    """If no unit exceeds `max_keys`, the running count of a key is the number of units that have had the key."""
     days = random_days(1)
     found = counts(started(days, max_keys=12), 4)
     for step in range(4):
@@ -65,7 +65,7 @@ def test_running_counts_are_those_of_brute_force() -> None:
 
 
 def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step() -> None:
-    """Deleting a unit or reordering rows leaves the kept pairs of all other units unchanged at every step."""
+    """Deleting a unit or reordering rows leaves the kept keys of every other unit unchanged at every step."""
     days = random_days(4, users=8, rows=40)
     whole = kept(days)
     assert kept([list(reversed(day)) for day in days]) == whole
@@ -76,7 +76,7 @@ def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step() -> None:
 
 @pytest.mark.parametrize(("max_keys", "keys", "steps"), [(1, 2, 3), (2, 3, 2)])
 def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int, steps: int) -> None:
-    """Over all histories of a unit, the change of all counts is within the sensitivity and nearly reaches it."""
+    """No history of a unit changes the counts by more than the sensitivity, and the worst comes close to it."""
     others = random_days(5, users=5, keys=keys, days=steps, rows=6)
     inverse = np.linalg.inv(max_keys * _covariance(steps))
     without = counts(started(others, max_keys=max_keys, steps=steps), steps)
@@ -92,7 +92,7 @@ def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int
 
 
 def test_steps_are_appended_in_order_and_each_once() -> None:
-    """A repeated step changes nothing; other pairs, a skipped step and bad input are refused without effect."""
+    """Appending a step twice changes nothing; other rows for it, a skipped step and invalid input are refused."""
     series = started(DAYS[:2])
     before = counts(series, 5)
     series.append(frame(reversed(DAYS[1])), step=2)
@@ -114,7 +114,7 @@ def test_steps_are_appended_in_order_and_each_once() -> None:
 @pytest.mark.parametrize("types", [(pl.Int64, pl.String), (pl.Datetime("us"), pl.Datetime("ns"))])
 @pytest.mark.parametrize("of", ["step", "period"])
 def test_units_of_several_columns_keep_their_types(types: tuple[Any, Any], of: str) -> None:
-    """A unit column must keep its type between steps or periods, because a new type would make new units."""
+    """A unit column must keep its type in all steps or periods, because another type would give different units."""
     kind: dict[str, Any] = {"steps": 9} if of == "step" else {"every": sh.Every("day", most_periods=1)}
     series = sh.create(
         ":memory:", name="log", unit=["part", "user"], key="key", max_keys=1, domain=sh.Integers(50), **kind
@@ -131,13 +131,13 @@ def test_units_of_several_columns_keep_their_types(types: tuple[Any, Any], of: s
 
 @pytest.fixture
 def stored(tmp_path: Path) -> sh.RunningSeries:
-    """Create a series on disk."""
+    """Create a running series in a store on disk."""
     store = sh.open(tmp_path / "store", create=True, wait=20)
     return sh.create(store, name="log", unit="user", key="key", max_keys=2, domain=sh.Integers(50), steps=5)
 
 
 def test_of_many_appenders_at_once_one_appends_and_says_so(stored: sh.RunningSeries) -> None:
-    """If six threads append one step, exactly one call returns True."""
+    """If six threads append the same step, exactly one call returns True."""
     with ThreadPoolExecutor(6) as pool:
         outcomes = pool.map(lambda _: stored.append(frame(DAYS[0]), step=1), range(6))
     assert sorted(outcomes) == [False] * 5 + [True]
@@ -146,7 +146,7 @@ def test_of_many_appenders_at_once_one_appends_and_says_so(stored: sh.RunningSer
 
 
 def test_finish_erases_the_pairs_and_refuses_further_steps(stored: sh.RunningSeries, tmp_path: Path) -> None:
-    """After `finish`, the store contains no unit and no digest of a unit, and releases are still possible."""
+    """After `finish`, no file contains a unit or its digest; steps are refused, and releases are still possible."""
 
     def holds(text: bytes) -> bool:
         return any(text in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
@@ -166,7 +166,7 @@ def test_finish_erases_the_pairs_and_refuses_further_steps(stored: sh.RunningSer
 
 
 def test_a_bit_that_is_lost_lets_nobody_count_twice(stored: sh.RunningSeries, tmp_path: Path) -> None:
-    """If a file of counted pairs is damaged, no further step is appended."""
+    """If a file of counted (unit, key) pairs is damaged, no further step can be appended."""
     for step in (1, 2):
         stored.append(frame([(f"u{i}", i % 3) for i in range(step * 7)]), step=step)
     files = [file for part in ("keys", "pairs") for file in tmp_path.rglob(f"*.{part}")]

@@ -1,4 +1,4 @@
-"""Releases of running counts have the dense joint law, permanent names and correct costs."""
+"""Releases of running counts have the correct joint distribution, permanent names and correct costs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ROUNDS = [
 
 
 def days() -> list[pl.DataFrame]:
-    """Return a log of five days that gives each cell the running counts of its kind."""
+    """Return a log of five days with cells of five kinds, where each kind has its own sequence of running counts."""
     new = np.diff(COUNTS, axis=1, prepend=0)
     found = []
     for step in range(5):
@@ -55,7 +55,7 @@ def days() -> list[pl.DataFrame]:
 
 
 def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return by (round, cell) whether a cell was published, and its noisy count or 0."""
+    """Return two arrays by (release, cell): whether the cell is published, and its noisy count or else 0."""
     series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
     published, values = (np.zeros((len(ROUNDS), len(COUNTS)), dtype) for dtype in (bool, float))
     log, appended = days(), 0
@@ -73,7 +73,7 @@ def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dense(seed: int, *, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same two arrays as `released`, drawn by the dense mechanism."""
+    """Return the arrays of `released`, drawn by the dense mechanism, which adds noise to every cell."""
     points = list(dict.fromkeys((step - 1, Fraction(level)) for _, step, level, _ in ROUNDS))
     steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
     covariance = _covariance(5)[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels))
@@ -87,7 +87,7 @@ def dense(seed: int, *, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def p_values(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> list[float]:
-    """Compare publication patterns for each kind of cell, and noisy counts of the published cells."""
+    """Return p-values that compare two sets of releases, by which cells are published and by their noisy counts."""
     found = []
     patterns = [2 ** np.arange(len(published)) @ published for published, _ in (first, second)]
     for kind in range(5):
@@ -101,7 +101,10 @@ def p_values(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.
 
 
 def test_releases_through_the_store_have_the_joint_law_of_dense_ones() -> None:
-    """Releases between appends, in scrambled order, have the dense joint law; a scale 10 % off is detected."""
+    """Releases at any step and in any order have the joint distribution of the dense mechanism.
+
+    The dense mechanism adds noise to every cell. Noise with a scale that is 10 % off is detected.
+    """
     through_store = released(1)
     for p_value in p_values(through_store, dense(2)):
         assert_consistent(p_value, "releases of running counts")
@@ -110,7 +113,10 @@ def test_releases_through_the_store_have_the_joint_law_of_dense_ones() -> None:
 
 @pytest.mark.slow
 def test_a_thousand_release_points_have_the_joint_law_of_their_noise() -> None:
-    """Stored noise at 1,000 points (100 steps, ten close levels) has the right covariance; 10 % off is detected."""
+    """The noise of 1,000 releases, at 100 steps and ten close levels, has the correct covariance.
+
+    Noise with a scale that is 10 % off is detected.
+    """
     steps, levels = 100, [Fraction(1, 10) * (1 + Fraction(1, 10**6)) ** i for i in range(10)]
     series = started([], max_keys=12, domain=sh.Integers(12), steps=steps)
     for step in range(1, steps + 1):
@@ -146,7 +152,7 @@ DAYS = [
 
 
 def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
-    """A release never changes after later steps or releases; another request under its name is refused."""
+    """Later steps and releases never change a release, and its name is refused for another request."""
     series = started(DAYS[:2])
     first = series.release("first", step=1, level="0.1")
     series.append(frame(DAYS[2]), step=3)
@@ -161,7 +167,7 @@ def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
 
 
 def test_all_steps_together_cost_the_finest_level_once() -> None:
-    """The plan, the ledger, the cap and the budget count the finest level of all steps once."""
+    """Releases of all steps together cost their finest level once, in plan, ledger, cap and budget."""
     series = started(DAYS, cap="0.5")
     for step, level in ((3, "0.1"), (1, "0.4"), (2, "0.4")):
         series.release(f"r{step}", step=step, level=level)
@@ -180,7 +186,7 @@ def test_all_steps_together_cost_the_finest_level_once() -> None:
 
 
 def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
-    """The root mean square error over all steps is within 5 % of the singular-value lower bound."""
+    """The root mean square error over all steps exceeds the singular-value lower bound by less than 5 %."""
     for steps, bound in ((7, 1.404), (30, 1.811), (365, 2.583)):
         ratio = float(np.sqrt(np.diag(_covariance(steps)).mean()))
         assert bound < ratio < 1.05 * bound
@@ -188,7 +194,7 @@ def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
 
 
 def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
-    """If a key is published while empty, its noise at step 2 has the right law given its noise at step 1."""
+    """If an empty key was published at step 1, its noise at step 2 has the correct conditional distribution."""
     series = started([[("a", 0)]], domain=sh.Integers(20_000), max_keys=1)
     first = series.release("first", step=1, level="0.5", threshold=1.0)
     false_keys = [key for key in first.frame["key"] if key != 0]
@@ -206,7 +212,10 @@ def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
 
 
 def test_delta_of_open_domains_is_spent_over_all_steps() -> None:
-    """In an open domain, a key is published only at steps where it has units; delta covers all steps together."""
+    """In an open domain, a key is published only from the step at which it has units.
+
+    Releases at all steps together spend no more than the declared delta.
+    """
     series = started(DAYS, domain=sh.Open("integer", delta="1e-6"))
     third = series.release("third", step=3, level="0.5")
     first = series.release("first", step=1, level="0.4")

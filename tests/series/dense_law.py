@@ -1,4 +1,4 @@
-"""The dense mechanism on all cells, and a test that two sets of releases have the same joint law."""
+"""Draw releases by the dense mechanism, and test that two sets of releases have the same joint distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.stats import two_sample_outcomes, two_sample_vectors
 def dense(
     family: Family, counts: np.ndarray, levels: Sequence[str], thresholds: Sequence[float], *, seed: int
 ) -> np.ndarray:
-    """Return noisy counts by (release, cell), rounded as in releases; NaN where unpublished."""
+    """Return rounded noisy counts by (release, cell), with noise on every cell, and NaN for unpublished cells."""
     steps = [1.0 if family.integer else grid_step(family.std(level)) for level in levels]
     bounds = [effective_threshold(tau, step) for tau, step in zip(thresholds, steps, strict=True)]
     drawn = release_dense(family, counts, levels, bounds, rng=seeded(seed))
@@ -24,9 +24,10 @@ def dense(
 
 
 def same_law(one: np.ndarray, two: np.ndarray, *further: float) -> float:
-    """Compare which numbers of a cell are published, and their values; shapes (number, cell), NaN where unpublished.
+    """Return a p-value for the hypothesis that two arrays, shape (number, cell), have the same distribution.
 
-    `further` are p-values of other comparisons of the same cells. The result is the combined p-value (Bonferroni).
+    Unpublished numbers are NaN. The test compares which numbers of a cell are published, and their values. `further`
+    are p-values of other comparisons of the same cells, and all p-values are combined (Bonferroni).
     """
     patterns = [~np.isnan(numbers.T) for numbers in (one, two)]
     values = [

@@ -1,4 +1,4 @@
-"""Concurrent processes and forks get one release for each name, and one noise for each level."""
+"""Concurrent processes and forks get the same release for a name and the same noise for a level."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ sys.stdout.buffer.write(pickle.dumps(frames))
 
 
 def a_store(path: Path) -> sh.Series:
-    """Create a store with one small series."""
+    """Create a store that contains one small series."""
     log = pl.DataFrame({"user": range(900), "key": [f"k{i % 40 * (i % 7)}" for i in range(900)]})
     domain = sh.Strings(max_bytes=4)
     return sh.create(path, log, name="visits", unit="user", key="key", max_keys=1, domain=domain)
 
 
 def assert_one_history(all_frames: list[dict[str, pl.DataFrame]]) -> None:
-    """Check that each name has the same rows everywhere, and that releases at one level share their noise."""
+    """Check that a name has the same rows in all results, and that releases at one level share their noise."""
     first = all_frames[0]
     for frames in all_frames[1:]:
         for name, frame in frames.items():
@@ -45,7 +45,7 @@ def assert_one_history(all_frames: list[dict[str, pl.DataFrame]]) -> None:
 
 
 def test_processes_at_once_share_one_history(tmp_path: Path) -> None:
-    """Four processes that request the same six releases get the same rows."""
+    """Four processes that concurrently request the same six releases get the same rows."""
     a_store(tmp_path / "store")
     workers = [
         subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path / "store")], stdout=subprocess.PIPE)
@@ -78,7 +78,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @pytest.mark.parametrize("state", ["cold", pytest.param("warm", marks=LINUX)])
 def test_a_fork_draws_no_noise_twice(tmp_path: Path, state: str) -> None:
-    """A forked child repeats its parent's noise, or is refused if Polars had started threads before the fork."""
+    """A forked child repeats its parent's noise; it is refused if Polars had started threads before the fork."""
     series = a_store(tmp_path / "store")
     done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path / "store"), state], check=False, timeout=120)
     if state == "warm":

@@ -1,4 +1,4 @@
-"""Confidence intervals have their nominal coverage for every true count, given that it is published."""
+"""Confidence intervals of published counts have their nominal coverage, whatever the true count."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLACES = (-ABOVE, -2.0, -0.5, 0.0, 0.5, 1.3, 2.5, 8.0, 3000.0)
 
 
 class Scene:
-    """A noise family with a level, a threshold and true counts to test."""
+    """Parameters of a release: a noise family, its level, a threshold, and true counts to test."""
 
     def __init__(self, noise: str) -> None:
         self.family, self.level = family_named(noise, 1 if noise == "poisson" else MAX_KEYS), LEVELS[noise]
@@ -39,27 +39,27 @@ class Scene:
         self.counts = [max(0, round(self.bound - self.mean + place * self.std)) for place in PLACES]
 
     def publish(self, count: int, cells: int, seed: int) -> np.ndarray:
-        """Return the noisy counts of cells with this true count, given that they are published."""
+        """Return published noisy counts of `cells` cells that have this true count."""
         noise = self.family.sample_tail(cells, self.bound - count, self.level, rng=seeded(seed))
         return count + (noise if self.family.integer else round_to_grid(noise, self.step))
 
     def limits(self, noisy: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return lower and upper limits of the true counts."""
+        """Return the lower and upper confidence limits of the true counts."""
         return count_limits(self.family, self.level, noisy, self.bound, self.step, alpha=alpha)
 
     def covers(self, count: int, noisy: np.ndarray, alpha: float) -> np.ndarray:
-        """Return for each interval whether it contains the true count."""
+        """Return, for each interval, whether it contains the true count."""
         low, high = self.limits(noisy, alpha)
         assert (low <= high).all()
         return (low <= count) & (count <= high)
 
     def covers_all(self, noisy: np.ndarray, counts: np.ndarray, alpha: float) -> int:
-        """Return the number of rows (releases) whose intervals all contain the true counts of their columns."""
+        """Return the number of releases (rows) in which every interval contains the true count of its column."""
         held = [self.covers(int(count), noisy[:, i], alpha) for i, count in enumerate(counts)]
         return int(np.all(held, axis=0).sum())
 
     def exact_coverage(self, count: int, alpha: float) -> float:
-        """Compute the exact coverage from the truncated law of published values on the grid."""
+        """Return the exact coverage, computed from the distribution of noisy counts above the threshold."""
         centre, reach, half = count + self.mean, 60 * self.std, self.step / 2
         first = max(self.bound + half, math.floor(centre - reach))
         noisy = np.arange(first, math.ceil(max(self.bound, centre) + reach), self.step)
@@ -68,7 +68,7 @@ class Scene:
         return float(law[self.covers(count, noisy, alpha)].sum() / law.sum())
 
     def naive_p_value(self, count: int, noisy: np.ndarray, alpha: float) -> float:
-        """Test the coverage of the naive interval: noisy count minus mean, ± 1.96 standard deviations."""
+        """Return a p-value for the coverage of the interval noisy count - mean ± 1.96 standard deviations."""
         found = int((np.abs(noisy - self.mean - count) <= 1.959964 * self.std).sum())
         return binomial_test(found, noisy.size, 1 - alpha)
 
@@ -81,7 +81,10 @@ class Scene:
     ],
 )
 def test_coverage_is_nominal_for_every_true_count(noise: str, cells: int, alpha: float) -> None:
-    """For counts below, at and above the threshold, coverage equals the exact one, which is at least nominal."""
+    """Intervals of published counts have the computed exact coverage, which is at least the nominal coverage.
+
+    This holds for true counts below, at and above the threshold.
+    """
     scene = Scene(noise)
     for i, count in enumerate(scene.counts):
         noisy = scene.publish(count, cells, 80 + i)
@@ -94,7 +97,7 @@ def test_coverage_is_nominal_for_every_true_count(noise: str, cells: int, alpha:
 
 
 def a_release(noise: str = "gaussian", **request: Any) -> sh.Release:
-    """Return a release of a few thousand keys with known counts."""
+    """Return a release of a few thousand keys whose true counts are known."""
     values = np.arange(4000) % 200
     frame = pl.DataFrame({"key": np.arange(values.size), "count": values})
     keys = 1 if noise == "poisson" else MAX_KEYS
@@ -104,7 +107,7 @@ def a_release(noise: str = "gaussian", **request: Any) -> sh.Release:
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path) -> None:
-    """A release and its file give the same intervals and estimates, with at least nominal coverage."""
+    """A release and its file give the same intervals and estimates, and the intervals have nominal coverage."""
     release = a_release(noise, threshold=60 if noise != "poisson" else 150)
     found = release.intervals()
     assert found.columns == ["key", "noisy_count", "low", "high"]
@@ -122,7 +125,10 @@ def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path)
 
 
 def test_simultaneous_intervals_hold_together() -> None:
-    """All 40 simultaneous intervals hold together in 95 of 100 releases; separate intervals are detected."""
+    """With probability 95 %, all 40 simultaneous intervals of a release contain their true counts.
+
+    The test detects ordinary intervals, which have this coverage only one at a time.
+    """
     scene = Scene("gaussian")
     counts = np.repeat(scene.counts[1:5], 10)
     noisy = np.stack([scene.publish(count, 3000, 300 + i) for i, count in enumerate(counts)], axis=1)
@@ -139,7 +145,10 @@ def test_simultaneous_intervals_hold_together() -> None:
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
-    """Under a uniform prior on counts, estimates are unbiased with the stated error; noisy counts are biased."""
+    """If all counts are equally likely, estimates are unbiased and have the stated error.
+
+    Noisy counts are biased then, because only cells above the threshold are published.
+    """
     scene = Scene(noise)
     top = 2 * scene.bound + 10 * scene.std
     counts = seeded(5).integers(0, round(top), FEW)

@@ -1,4 +1,4 @@
-"""Key discovery reveals a unit with the stated probability, weighs keys correctly and can be resumed."""
+"""Key discovery reveals a unit with the stated probability, weights keys correctly and can be resumed."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ MOST, LEVEL, DELTA, PARTS = 64, 0.1, 1e-3, 256
 
 
 def discovered(store: sh.Store, log: pl.DataFrame | Path, **asked: object) -> sh.Catalogue:
-    """Discover keys with this file's default parameters; `asked` replaces some of them."""
+    """Discover the keys of a log with default parameters, some of which `asked` may replace."""
     known = {"unit": "unit", "key": "key", "most_keys": MOST, "level": LEVEL, "delta": DELTA}
     return sh.discover_keys(store, log, **{**known, **asked})  # type: ignore[arg-type]
 
 
 def weight(keys: int) -> float:
-    """Return what a unit with this number of keys adds to the count of each key."""
+    """Return the amount that a unit with `keys` keys adds to the count of each of its keys."""
     return math.isqrt(PARTS**2 // keys) / PARTS
 
 
 def revealed(level: float, effective_threshold: float, keys: int) -> float:
-    """Return the probability that a round publishes a key of a unit whose keys no other unit has."""
+    """Return the probability that a round publishes some key of a unit that shares none of its keys."""
     return -math.expm1(keys * norm.logcdf((effective_threshold - weight(keys)) * math.sqrt(2 * level)))
 
 
 def rounds_of(store: sh.Store, rounds: int, name: str = "discovery") -> list[tuple[float, float]]:
-    """Return the published level and effective threshold of each round."""
+    """Return the level and the effective threshold that each discovery round published."""
     metadata = [store.series(f"{name}_{number}").release("keys").metadata for number in range(1, rounds + 1)]
     return [(float(each["level"]), each["effective_threshold"]) for each in metadata]
 
@@ -51,7 +51,7 @@ COMMON = [["a"], ["a", "b"]] * 3000
 
 @pytest.mark.parametrize("rounds", [1, 3, 4])
 def test_a_unit_alone_is_revealed_with_probability_delta_at_most(rounds):
-    """Summed over rounds, a unit whose keys no other unit has is revealed with probability at most delta."""
+    """All rounds together reveal a unit that shares none of its keys with probability at most delta."""
     store = sh.open(":memory:", seed=3)
     discovered(store, log_of(COMMON), rounds=rounds)
     worst = [
@@ -67,7 +67,10 @@ def test_a_unit_alone_is_revealed_with_probability_delta_at_most(rounds):
 
 @pytest.mark.parametrize("keys", [1, 9, 64])
 def test_units_are_revealed_as_often_as_the_formula_says(keys):
-    """Units with keys that no other unit has are revealed at the stated rate; a lower threshold is detected."""
+    """Units that share none of their keys are revealed with the computed probability.
+
+    The test detects a threshold that is too low.
+    """
     units = 2000
     store = sh.open(":memory:", seed=keys)
     sets = [[f"{unit} {key}" for key in range(keys)] for unit in range(units)]
@@ -81,7 +84,7 @@ def test_units_are_revealed_as_often_as_the_formula_says(keys):
 
 
 def test_rounds_weigh_what_was_not_found_yet():
-    """With almost no noise, each round publishes weighted counts of the keys that are not yet discovered."""
+    """Each round publishes the weighted counts of those keys that earlier rounds have not discovered."""
     rng = np.random.default_rng(1)
     sets = [[f"k{key}" for key in np.unique(rng.geometric(0.02, size=rng.integers(1, 40)))] for _ in range(400)]
     store = sh.open(":memory:", seed=2)
@@ -104,7 +107,7 @@ def test_rounds_weigh_what_was_not_found_yet():
 
 
 def test_asked_again_it_costs_nothing_and_another_log_is_refused(tmp_path: Path) -> None:
-    """A repeated discovery returns the same keys for free; another log or level under the name is refused."""
+    """Repeating a discovery returns the same keys at no cost; the name is refused for another log or level."""
     store = sh.open(":memory:", seed=4)
     log, other = tmp_path / "log.parquet", tmp_path / "other.parquet"
     log_of(COMMON).write_parquet(log)
@@ -119,7 +122,7 @@ def test_asked_again_it_costs_nothing_and_another_log_is_refused(tmp_path: Path)
 
 
 def test_an_interrupted_discovery_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an interrupt in the second round, the next call keeps the first round and draws the others."""
+    """If discovery is interrupted in the second round, the next call keeps the first round and draws the others."""
     log = tmp_path / "log.parquet"
     log_of(COMMON).write_parquet(log)
     store, made = sh.open(tmp_path / "store", create=True), key_discovery.counted_into
@@ -142,7 +145,7 @@ def test_an_interrupted_discovery_goes_on_where_it_was(tmp_path: Path, monkeypat
 
 
 def test_a_budget_without_room_for_all_rounds_refuses_before_the_first():
-    """If a budget is too small for all rounds together, discovery is refused before the first round."""
+    """If the budget is too small for all rounds together, discovery is refused before the first round."""
     for budget in ({"epsilon": 1, "open_share": "0.5"}, {"rho": "0.48"}):  # 0.48 exceeds each round
         store = sh.open(":memory:", seed=5)
         store.set_budget(delta=1e-6, **budget)

@@ -1,4 +1,4 @@
-"""Measures: sums have the stated sensitivity and cost, bad input is refused, and intervals cover the truth."""
+"""Sums of measures have the stated sensitivity and cost, and their intervals contain the true sums."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLIPS = [slow(1, 1), slow(2, "0.5"), ((-2, 2), "0.5"), ((-1, 1), "1/3"), (3, 3)]
 def counted(
     log: pl.DataFrame, measures: list[sh.Measure], directory: Path, max_keys: int = 2, **asked: object
 ) -> pl.DataFrame:
-    """Return the keys of a log with their counts, and with sums in steps."""
+    """Return the keys of a log with their counts and their sums; a sum is a multiple of the measure's step."""
     return count_keys(
         log, unit="unit", key=["key"], max_keys=max_keys, domain=sh.Integers(5), salt=bytes(16), may_be_empty=True,
         temporary_directory=directory, measures=measures, on_null="drop", **asked,
@@ -44,7 +44,7 @@ def counted(
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 @given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(-9, 9)), max_size=14))
 def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, clip, step, rows) -> None:
-    """Removing a unit changes sums by at most the sensitivity, with `keep` and with `share` bounding."""
+    """Removing a unit changes the sums by at most the sensitivity, for both kinds of bounding (keep and share)."""
     directory = tmp_path_factory.mktemp("rows")
     values = [(unit, key, 0.3 * value) for unit, key, value in rows]
     log = pl.DataFrame(values, {"unit": pl.Int64, "key": pl.Int64, "price": pl.Float64}, orient="row")
@@ -75,7 +75,7 @@ def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) 
 
 
 def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
-    """With bounding="share", a unit with eight keys adds half the clip to each, and there are no means."""
+    """With bounding="share", a unit with eight keys adds half the clip to each sum, and there are no means."""
     log = pl.DataFrame({"unit": 1, "key": range(8), "price": 50.0})
     measures = ["price:clip=8", sh.Measure.events(most=4)]
     series = over_log(log, max_keys=2, domain="integers(8)", bounding="share", measures=measures)
@@ -94,7 +94,7 @@ def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
     dtype=st.sampled_from([pl.Float64, pl.Decimal(20, 3), pl.String]),
 )
 def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) -> None:
-    """Values are rounded towards zero by their decimal text, so 0.29 is 29 steps of 0.01."""
+    """A value is rounded towards zero as the decimal number it is written as, so 0.29 is 29 steps of 0.01."""
     column = pl.Series("price", [str(value) for value in values])
     column = column if dtype == pl.String else column.cast(dtype)
     log = Log(column.to_frame().lazy(), {"price": column.dtype}, "the frame", texts=frozenset(["price"]))
@@ -108,7 +108,7 @@ def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) 
 
 
 def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
-    """Frames, Arrow, files, relations, queries and counts give the sums that plain Polars computes."""
+    """Every engine and every kind of source gives the same sums as plain Polars."""
     import duckdb
 
     rng = np.random.default_rng(3)
@@ -140,7 +140,7 @@ def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
     [([1.0, None], pl.Float64, "null"), ([1, -1], pl.Int8, "negative"), ([1.0, np.nan], pl.Float64, "NaN")],
 )
 def test_rows_that_cannot_be_measured_are_refused_or_dropped(tmp_path: Path, column, dtype, remedy) -> None:
-    """Rows without a usable value are refused, or dropped with on_null="drop"."""
+    """Rows whose measured value is missing or invalid are refused, or dropped with on_null="drop"."""
     log = pl.DataFrame({"unit": [1, 2], "key": [0, 1], "price": pl.Series(column, dtype=dtype)})
     with pytest.raises(DataError, match=remedy):
         over_log(log, domain="integers(5)", measures="price:clip=3")
@@ -153,7 +153,7 @@ NOT_STEPS = [0, -1, 3, "1/0", None, "1e-12"]
 
 @pytest.mark.parametrize("told", [*({"clip": clip} for clip in NOT_BOUNDS), *({"step": step} for step in NOT_STEPS)])
 def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
-    """Clips must be positive, finite and multiples of their step."""
+    """A measure is refused if its clip is not positive and finite or is not a multiple of its step."""
     with pytest.raises(DeclarationError):
         sh.Measure("price", **({"clip": 100} | told))
 
@@ -165,7 +165,7 @@ def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
      {"measures": "events:clip=3,step=2"}, {"measures": [None]}, {"measures": {"price": 3}}],
 )  # fmt: skip
 def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, object]) -> None:
-    """Measures are refused for running series, limited periods, unsupported noise and colliding names."""
+    """A declaration with measures is refused if its kind of series, noise or names do not support them."""
     told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(5)", "measures": "price:clip=3"}
     assert Declaration(**told).measures[0].name == "price"
     with pytest.raises(DeclarationError):
@@ -173,25 +173,25 @@ def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, o
 
 
 def a_log(n: int = 4000) -> pl.DataFrame:
-    """Return a log of units with up to three keys, and prices of 2.5 on average."""
+    """Return a log in which a unit has up to three keys and prices are 2.5 on average."""
     rng = np.random.default_rng(8)
     return pl.DataFrame({"u": np.arange(n) % 900, "k": rng.integers(0, 3, n), "price": rng.uniform(0, 5, n)})
 
 
 def a_series(store: object = ":memory:", **changed: object) -> sh.Series:
-    """Create a series that measures prices and events."""
+    """Create a series that measures prices and the number of events."""
     told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(40)", "cap": 8}
     measures = ["price:clip=20,step=0.01", sh.Measure.events(most=9)]
     return sh.create(store, a_log(), **(told | {"measures": measures} | changed))  # type: ignore[return-value]
 
 
 def spent(series: sh.Series) -> str:
-    """Return the level in the ledger's row of all populations."""
+    """Return the level that the ledger shows for all populations together."""
     return series.store.ledger(full=True).filter(scope="everybody")["level"].item()
 
 
 def test_costs_of_measures_add_up_and_are_checked_before_anything_is_drawn() -> None:
-    """Caps, budgets and plans include the levels of measures; a refusal spends nothing on any path."""
+    """Caps, budgets and plans include the levels of measures, and a refused release spends nothing."""
     series = a_series()
     series.store.set_budget(rho="7")
     first = series.release("first", level=1, measures={"price": "1/2", "events": "1/4"})
@@ -208,7 +208,7 @@ def test_costs_of_measures_add_up_and_are_checked_before_anything_is_drawn() -> 
 
 
 def test_what_a_plan_says_of_measures_is_served() -> None:
-    """A release with measures has the deviations, threshold and costs that its plan states."""
+    """A release with measures has the standard deviations, the threshold and the costs that its plan states."""
     series = a_series(noise="laplace")
     series.release("first", level=1, measures={"price": "1/2"})
     asked = {"price": 1, "events": "1/4"}
@@ -221,7 +221,7 @@ def test_what_a_plan_says_of_measures_is_served() -> None:
 
 
 def test_periods_have_measures() -> None:
-    """A periodic series may have measures, because a unit's values are clipped within each period."""
+    """A periodic series may have measures, and a unit's values are clipped separately in each period."""
     weeks = sh.create(
         ":memory:", name="weeks", unit="u", key="k", max_keys=2, domain="integers(40)",
         every=sh.Every("week", periods=3, protects="user-week"), measures="price:clip=20,step=0.01",
@@ -232,7 +232,7 @@ def test_periods_have_measures() -> None:
 
 
 def test_totals_take_two_lines() -> None:
-    """With key=None, a release gives the number of units and the sum of their values."""
+    """With key=None, a release contains the number of units and the sum of their values."""
     log = a_log()
     shop = sh.create(":memory:", log, name="shop", unit="u", key=None, max_keys=1, measures="price:clip=50,step=0.01")
     total = shop.release("total", level=1, measures=1).frame
@@ -242,7 +242,7 @@ def test_totals_take_two_lines() -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace"])
 def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: str) -> None:
-    """Intervals of 4,000 known sums have their nominal coverage; intervals 20 % narrower are detected."""
+    """Intervals of sums and means have their nominal coverage, and intervals that are 20 % narrower are detected."""
     n = 4000
     told = pl.DataFrame({"k": range(n), "count": 500, "price_steps": 90_000, "events_steps": 1_500})
     measures = ["price:clip=2,step=0.01", sh.Measure.events(most=9)]
@@ -263,7 +263,10 @@ def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: 
 
 
 def test_means_do_not_feel_which_keys_the_threshold_selected() -> None:
-    """Means over events cover the truth for selected keys; sums divided by published counts do not."""
+    """Intervals of means over events cover the truth even for keys whose noise lifted them above the threshold.
+
+    Dividing sums by the published counts would fail, because those counts are too large on average.
+    """
     n = 40_000
     told = pl.DataFrame({"k": range(n), "count": 35, "price_steps": 3500, "events_steps": 35})
     measures = ["price:clip=100", sh.Measure.events(most=1)]
@@ -279,7 +282,7 @@ def test_means_do_not_feel_which_keys_the_threshold_selected() -> None:
 
 
 def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
-    """Sums of skewed amounts with negative values are within 5.5 deviations of the clipped truth."""
+    """Noisy sums of skewed and negative amounts are within 5.5 standard deviations of the exact clipped sums."""
     rng = np.random.default_rng(2)
     n = 60_000
     shop = pl.DataFrame(
@@ -303,7 +306,7 @@ def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
 
 
 def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
-    """Intervals of quantiles have at least their nominal coverage over 100 releases of ages."""
+    """Intervals of quantiles have at least their nominal coverage in 100 releases of ages."""
     counts = np.r_[np.zeros(20, int), np.arange(1, 41), np.arange(40, 0, -1), np.zeros(20, int)]
     truth = np.searchsorted(np.cumsum(counts), np.array([0.25, 0.5, 0.9]) * counts.sum())
     held = near = 0
@@ -320,7 +323,7 @@ def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
 
 
 def test_a_query_whose_measure_looks_at_other_units_is_refused() -> None:
-    """A query is refused if its measured column depends on other units."""
+    """A query is refused if a unit's measured value depends on the rows of other units."""
     tables = {"log": pl.DataFrame({"unit": [1, 2], "key": [0, 1], "price": [1.0, 2.0]})}
     told = {"domain": "integers(5)", "measures": "price:clip=9"}
     over_log(sh.Query("select unit, key, 2 * price as price from log", tables=tables), **told)

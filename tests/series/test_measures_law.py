@@ -1,4 +1,4 @@
-"""Counts and sums released from a store have the joint law of the dense mechanism on all cells."""
+"""Counts and sums that a store releases have the joint distribution of noise that is added to every cell."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCALES = (0.25, 1.0)
 
 
 def through_the_store(noise: str, seed: int) -> np.ndarray:
-    """Return published counts and sums in steps, by (release, number, cell); NaN where unpublished."""
+    """Return the counts and sums that a store publishes, by (release, number, cell); NaN where unpublished."""
     counted = pl.DataFrame(
         {"cell": np.arange(COUNTS.size), "count": COUNTS, "price_steps": PRICES, "events_steps": EVENTS}
     ).filter(pl.col("count") > 0)
@@ -52,7 +52,7 @@ def through_the_store(noise: str, seed: int) -> np.ndarray:
 
 
 def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) -> np.ndarray:
-    """Return the same array as `through_the_store`, with dense noise on all cells.
+    """Return the same array as `through_the_store`, drawn by the dense mechanism, which adds noise to every cell.
 
     Args:
         noise: Name of the noise family.
@@ -76,7 +76,7 @@ def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) 
 
 
 def p_value(one: np.ndarray, two: np.ndarray, noise: str, count: int) -> float:
-    """Test cells of one count: which numbers are published, their values, and the lengths of whole vectors."""
+    """Return a p-value that compares the cells with one true count in two arrays of released counts and sums."""
     cells, lengths = count == COUNTS, []
     samples = [published[:, :, cells].reshape(12, -1) for published in (one, two)]
     family = family_named(noise, KEYS)
@@ -91,7 +91,10 @@ def p_value(one: np.ndarray, two: np.ndarray, noise: str, count: int) -> float:
 
 @pytest.mark.parametrize("noise", ["gaussian", slow("laplace"), slow("discrete_laplace")])
 def test_counts_and_two_sums_have_the_joint_law_of_the_dense_mechanism(noise: str) -> None:
-    """Counts and sums at four levels have the dense law; wrong scales and a shared noise path are detected."""
+    """Counts and two sums have the joint distribution of the dense mechanism, which adds noise to every cell.
+
+    Noise with a wrong scale, and a noise path that both sums share, are detected.
+    """
     reference, published = densely(noise, 61), through_the_store(noise, 62)
     for count in (0, 1, 3, 60):
         assert_consistent(p_value(published, reference, noise, count), f"cells of count {count}")

@@ -1,4 +1,4 @@
-"""Each kind of release has a metadata record, which users see as a plain dict."""
+"""Each kind of release has a record of metadata, which users see as a plain dict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _released(kind: str, store: object = ":memory:") -> sh.Release:
 
 @pytest.mark.parametrize("kind", ["cells", "open", "workload"])
 def test_metadata_is_a_plain_dict_in_the_order_of_its_record(kind: str, tmp_path: Path) -> None:
-    """Release, store and file return the same dict in the record's order; changing it changes no release."""
+    """Release, store and file return equal metadata dicts in a fixed order; changing a dict changes no release."""
     release = _released(kind, tmp_path / "s")
     shown = release.metadata
     assert type(shown) is dict
@@ -50,7 +50,7 @@ def test_metadata_is_a_plain_dict_in_the_order_of_its_record(kind: str, tmp_path
 
 
 def test_a_new_parameter_of_a_series_is_one_field() -> None:
-    """A new field of the declaration reaches the command line, SQL, tables and metadata without other code."""
+    """A new field of the declaration appears on the command line, in SQL, tables and metadata without other code."""
 
     @dataclass(frozen=True, kw_only=True)
     class More(Declaration):

@@ -1,4 +1,4 @@
-"""A series is reused only if declaration, query and log are unchanged; otherwise reuse is an error."""
+"""A series is reused only if its declaration, its query and its log are unchanged; otherwise reuse is an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT = "sparsehist.release.creation.count_keys"
 
 
 def rows(seed: int = 1) -> pl.DataFrame:
-    """Return a log with unit names that occur nowhere else."""
+    """Return a log whose unit names do not occur in any other file."""
     rng = np.random.default_rng(seed)
     return pl.DataFrame(
         {"user": [f"{UNIT}{i}" for i in rng.integers(0, 600, 2000)], "key": rng.integers(0, 30, 2000)}
@@ -30,14 +30,14 @@ def rows(seed: int = 1) -> pl.DataFrame:
 
 
 def made(store: object, source: object, **changed: object) -> sh.Series:
-    """Create or reuse the series `visits`."""
+    """Create the series `visits`, or reuse it if it exists."""
     declared: dict = {"name": "visits", "unit": "user", "key": "key", "max_keys": 3, "domain": sh.Integers(100)}
     return sh.create(store, source, **({**declared, "if_exists": "reuse"} | changed))  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Write a log of two Parquet files."""
+    """Write a log to two Parquet files."""
     (tmp_path / "log").mkdir()
     rows().write_parquet(tmp_path / "log" / "a.parquet")
     rows(seed=2).write_parquet(tmp_path / "log" / "b.parquet")
@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def differs(store: Path, source: object, what: str = "the log it was made from", **changed: object) -> None:
-    """Check that reuse is refused, and that the message names the difference and shows no unit."""
+    """Check that reuse is refused, and that the message names what differs but shows no unit."""
     with pytest.raises(SeriesDiffersError, match=what) as refused:
         made(store, source, **changed)
     assert refused.value.exit_code == 5
@@ -59,7 +59,7 @@ def differs(store: Path, source: object, what: str = "the log it was made from",
 
 
 def test_a_file_is_the_same_as_long_as_the_system_says_so(log: Path, store: Path) -> None:
-    """A file counts as unchanged if its path, size and times are the same; rewriting it makes another log."""
+    """A file is unchanged if its path, size and times are the same; a rewritten file counts as another log."""
     pattern = str(log / "*.parquet")
     first = made(store, pattern).release("one", level=1)
     assert made(store, pattern).release("one").frame.equals(first.frame)
@@ -72,7 +72,7 @@ def test_a_file_is_the_same_as_long_as_the_system_says_so(log: Path, store: Path
 
 @pytest.mark.parametrize("change", ["another", "fewer", "more"])
 def test_another_set_of_files_is_another_log(log: Path, store: Path, change: str) -> None:
-    """A changed, added or removed file makes another log; the order of the files does not matter."""
+    """Changing, adding or removing a file makes another log, and reordering the files does not."""
     pattern = str(log / "*.parquet")
     made(store, pattern)
     made(store, [log / "b.parquet", log / "a.parquet"])
@@ -87,7 +87,7 @@ def test_another_set_of_files_is_another_log(log: Path, store: Path, change: str
 
 @pytest.mark.parametrize("kind", ["frame", "stream", "counts"])
 def test_rows_that_are_handed_over_are_not_compared(store: Path, kind: str) -> None:
-    """Rows in memory cannot be compared, so reuse is refused and the error names `store.series`."""
+    """Reuse is refused for rows in memory, which cannot be compared; the error recommends `store.series`."""
     frame, changed = rows(), {"unit": None} if kind == "counts" else {}
 
     def source() -> object:
@@ -100,7 +100,7 @@ def test_rows_that_are_handed_over_are_not_compared(store: Path, kind: str) -> N
 
 
 def test_the_text_of_a_query_is_compared(log: Path, store: Path) -> None:
-    """Another text or parameter value makes another query; a final semicolon does not."""
+    """A different text or parameter value makes a different query, but a final semicolon does not."""
     text = f"select user, key from read_parquet('{log}/*.parquet') where user <> 'X'"
 
     def query(sql: str, **parameters: object) -> sh.Query:
@@ -115,7 +115,7 @@ def test_the_text_of_a_query_is_compared(log: Path, store: Path) -> None:
 
 
 def test_a_log_that_changes_while_it_is_counted_is_refused(log: Path, store: Path, monkeypatch) -> None:
-    """If files change during the count, the count is refused and no series is created."""
+    """If a file changes while a log is counted, the log is refused and no series is created."""
 
     def slowly(*given: object, **named: object) -> object:
         counted = count_keys(*given, **named)  # type: ignore[arg-type]
@@ -129,7 +129,7 @@ def test_a_log_that_changes_while_it_is_counted_is_refused(log: Path, store: Pat
 
 
 def test_other_series_are_released_while_a_log_is_counted(log: Path, store: Path, monkeypatch) -> None:
-    """Counting does not lock the store; if two runs count for one name, only one creates the series."""
+    """Counting a log does not lock the store; if two runs count for one name, only one creates the series."""
     other = made(store, rows(seed=7), name="other")
     files = [str(log / "b.parquet"), str(log / "a.parquet")]
     sources = iter(files)
@@ -160,13 +160,13 @@ print(series.release("one", level="0.5").frame.rows())
 
 
 def job(store: Path, log: Path) -> subprocess.Popen[str]:
-    """Start a process that creates or reuses the series and prints a release."""
+    """Start a process that creates or reuses the series and prints a release of it."""
     command = [sys.executable, "-c", JOB, str(store), str(log)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_killed_count_leaves_nothing_of_the_log_behind(tmp_path: Path, store: Path) -> None:
-    """A killed count leaves no rows on disk, because its files have no names; the next command cleans up."""
+    """If counting is killed, no row of the log remains on disk, and the next command cleans up."""
     n = 6_000_000
     large = pl.DataFrame({"user": pl.int_range(n, eager=True), "key": pl.int_range(n, eager=True) % 100})
     large.write_parquet(tmp_path / "large.parquet", row_group_size=100_000)

@@ -1,4 +1,4 @@
-"""Open domains: keys are published at the stated rate, and delta limits the releases."""
+"""In an open domain, keys are published with the computed probability, and delta limits the releases."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ LEVELS = {
 
 
 def once_each(**declared: Any) -> sh.Series:
-    """Create a series in which each key has exactly one unit."""
+    """Create a series with an open domain in which each key has exactly one unit."""
     log = pl.DataFrame({"unit": np.arange(KEYS), "key": np.arange(KEYS)})
     return over_log(log, seed=71, **{"domain": "open('integer', delta=0.1)"} | declared)
 
 
 def popular(**declared: Any) -> sh.Series:
-    """Create a series in which all units share one key and each unit has a key of its own."""
+    """Create a series in which all units share one key, and each unit has one more key of its own."""
     log = pl.DataFrame({"unit": np.arange(3000), "key": [["weather", f"mine {unit}"] for unit in range(3000)]})
     return over_log(log.explode("key"), seed=72, **{"max_keys": 20, "domain": sh.Open(delta="1e-6")} | declared)
 
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adaptively(noise: str) -> None:
-    """Each release publishes a binomial number of the remaining keys, and all releases together stay below delta."""
+    """Keys of one unit are published with the computed probability, even if levels are chosen adaptively.
+
+    All releases together publish such a key with probability at most delta.
+    """
     series = once_each(noise=noise)
     ever: set[int] = set()
     past: list[tuple[str, float]] = []
@@ -62,7 +65,10 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
 
 
 def test_units_with_several_keys_of_their_own_are_revealed_as_often_as_delta_says() -> None:
-    """Units with three keys of their own are revealed at the exact rate, which is below delta_infinity."""
+    """Units that have three keys of their own are revealed with the computed probability.
+
+    This probability is below the delta_infinity that the release states.
+    """
     units = np.repeat(np.arange(30_000), 3)
     log = pl.DataFrame({"unit": units, "key": np.arange(units.size)})
     series = over_log(log, seed=73, max_keys=3, domain=sh.Open("integer", delta="0.2"))
@@ -77,7 +83,7 @@ def test_units_with_several_keys_of_their_own_are_revealed_as_often_as_delta_say
 
 
 def test_only_keys_of_the_log_are_published_even_where_most_are() -> None:
-    """Only keys of the log are published, even if the threshold is below 0."""
+    """In an open domain, only keys of the log are published, even if the threshold is negative."""
     series = popular(domain=sh.Open(delta=0.999999), max_keys=1)
     release = series.release("most", level=1, open_delta=0.99)
     assert release.metadata["threshold"] < 0
@@ -88,7 +94,7 @@ def test_only_keys_of_the_log_are_published_even_where_most_are() -> None:
 
 
 def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost_together() -> None:
-    """Each release takes half of the remaining delta, and its guarantee states the finest level so far."""
+    """Each release spends half of the remaining delta, and states the finest level of all releases so far."""
     series = popular()
     fine, coarse = (series.release(name, level=level).metadata for name, level in (("a", "0.2"), ("b", "0.1")))
     assert 0.25e-6 < fine["delta_infinity"] <= 0.5e-6
@@ -102,7 +108,7 @@ def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost
 
 
 def test_a_threshold_that_would_go_beyond_delta_is_refused_and_spends_nothing() -> None:
-    """A threshold that exceeds delta is refused, and the threshold named in the error is served."""
+    """A threshold that would exceed delta is refused without cost, and the error names an allowed threshold."""
     series = popular()
     spent = series.release("first", level="0.1").metadata
     with pytest.raises(BudgetExceededError) as refusal:

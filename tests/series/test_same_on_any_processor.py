@@ -1,4 +1,4 @@
-"""A committed release of a workload is the same with every kernel of OpenBLAS."""
+"""A committed release of a workload is the same with every processor kernel of OpenBLAS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUNS = "import numpy; numpy.linalg.eigh(numpy.ones((60, 60)) + numpy.eye(60))"
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create a store with a release of a workload under a dense strategy, and publish the release."""
+    """Create a store, release a workload with a dense strategy matrix, and write the release to a file."""
     place = tmp_path_factory.mktemp("kernels")
     log = pl.DataFrame({"user": range(300), "key": [user % 60 for user in range(300)]})
     series = sh.create(place / "store", log, name="s", unit="user", key="key", max_keys=1, domain=sh.Integers(60))
@@ -35,7 +35,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kernel", quick(("Prescott", "Haswell"), KERNELS))
 def test_a_release_given_again_is_the_same_under_every_kernel(published: Path, kernel: str) -> None:
-    """A repeated release has identical answers with every kernel; kernels missing on this processor are skipped."""
+    """A repeated release has identical answers with every OpenBLAS kernel that this processor can run."""
     known = os.environ | {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": "1"}
     if subprocess.run([sys.executable, "-c", RUNS], env=known, capture_output=True, check=False).returncode:
         pytest.skip(f"this processor does not run {kernel}")

@@ -1,4 +1,4 @@
-"""A log becomes a series with several lossless releases that never change."""
+"""A log becomes a series, from which several releases can be made that never change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECRET = "zz-secret-"
 
 
 def a_log(units: int = 3000, seed: int = 1) -> pl.DataFrame:
-    """Return a log whose units have a few popular keys, and one secret key each."""
+    """Return a log in which units have a few popular keys and one secret key each."""
     rng = np.random.default_rng(seed)
     popular = np.minimum(rng.zipf(1.5, units * 3), 40)
     users = np.repeat(np.arange(units), 3)
@@ -47,7 +47,7 @@ def a_series(store: str | Path = ":memory:", **changes: object) -> sh.Series:
 
 
 def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> None:
-    """A release never changes, whatever is released later; other parameters under its name are refused."""
+    """A later release never changes an earlier one, and a name is refused for other parameters."""
     series = a_series(tmp_path / "store")
     first = series.release("one", level="0.1", false_keys=2)
     series.release("two", level="0.7", threshold=20)
@@ -63,7 +63,7 @@ def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> N
 
 
 def test_a_product_domain_has_several_key_columns() -> None:
-    """Over a product domain, releases have one column per key part, and equal counts are sorted by key."""
+    """Releases over a product domain have one column for each part of the key, and sort equal counts by key."""
     log = pl.DataFrame({"unit": range(4000), "row": np.arange(4000) % 40, "index": np.arange(4000) % 3})
     domain = sh.Product(row=sh.Integers(40), index=sh.Integers(-1, 3))
     series = over_log(log, key=["row", "index"], noise="discrete_laplace", domain=domain)
@@ -84,7 +84,7 @@ def test_a_product_domain_has_several_key_columns() -> None:
     ],
 )
 def test_a_bad_request_is_refused_before_anything_is_drawn(request_: dict, error: type[Exception]) -> None:
-    """A refused request spends nothing and does not use up its name."""
+    """A refused release request spends nothing, and its name remains free."""
     series = a_series()
     with pytest.raises(error):
         series.release("one", **request_)
@@ -109,14 +109,14 @@ HUGE = sh.Counts(pl.DataFrame({"key": ["a"], "count": [2**53 + 1]}), largest=1)
 def test_a_bad_declaration_is_refused_and_leaves_no_series(
     tmp_path: Path, wrong: dict, error: type[Exception]
 ) -> None:
-    """Wrong declarations and counts above 2^53 are refused, and leave no series."""
+    """A wrong declaration or a count above 2^53 is refused, and no series is created."""
     with pytest.raises(error):
         a_series(tmp_path / "store", **wrong)
     assert sh.open(tmp_path / "store", create=True).series_names() == []
 
 
 def test_the_ledger_fits_a_screen_unless_all_of_it_is_asked_for() -> None:
-    """The short ledger prints eight columns without an ellipsis, with caps and budgets as limits."""
+    """By default, the ledger prints eight columns without an ellipsis, and shows caps and budgets as limits."""
     series = a_series(cap=1)
     series.store.set_budget(rho=2)
     series.release("first", level="0.5")
@@ -128,13 +128,13 @@ def test_the_ledger_fits_a_screen_unless_all_of_it_is_asked_for() -> None:
 
 
 def string_bytes(frame: pl.DataFrame) -> bytes:
-    """Return all bytes of the buffers behind a frame's strings, published or not."""
+    """Return the bytes in all memory buffers of a frame's strings, including bytes that no row shows."""
     arrays = [chunk for column in frame.to_arrow(compat_level=pl.CompatLevel.newest()) for chunk in column.chunks]
     return b"".join(bytes(buffer) for array in arrays for buffer in array.buffers()[2:] if buffer)
 
 
 def test_the_memory_behind_a_release_is_a_function_of_its_rows() -> None:
-    """The string buffers of a release contain only its published keys, in the order of the rows."""
+    """The string buffers of a release contain only the published keys, in the order of its rows."""
     log = pl.DataFrame({"unit": np.arange(6000), "key": [f"{7**30 % (10**15 + u % 40):020d}" for u in range(6000)]})
     series = over_log(log, seed=5, domain=sh.Strings(max_bytes=24, alphabet="digits"))
     wide = series.release("wide", level="0.05", false_keys=300)
@@ -148,7 +148,7 @@ def test_the_memory_behind_a_release_is_a_function_of_its_rows() -> None:
 
 
 def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_path: Path) -> None:
-    """CSV files escape formulas and control characters, and the escapes can be undone."""
+    """CSV files escape keys that a spreadsheet would run as formulas, and the escapes can be undone."""
     keys = ["=cmd|'/c calc'!A1", "+1", "-1", "@x", "\t=1", "\r=1", "'=1", "'", "\uff1d1", "plain", 'a,"b"\n=c', "é"]
     keys += ["a\x1b[2J", "a\\x1b[2J", "\x9b2J", "\x7f", "\\", "'\x1b"]
     log = pl.DataFrame({"user": range(100 * len(keys)), "key": keys * 100})
@@ -169,7 +169,7 @@ def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_pat
 
 @pytest.mark.parametrize("ending", ["parquet", "json", "arrow", "csv"])
 def test_every_ending_holds_the_rows(tmp_path: Path, ending: str) -> None:
-    """Each file format stores the rows of a release, and its metadata where the format allows it."""
+    """Every file format stores the rows of a release, and also its metadata if the format allows it."""
     series = a_series(tmp_path / "store")
     release = series.release("public", level=1)
     target = tmp_path / f"x.{ending}"
@@ -193,7 +193,7 @@ def test_every_ending_holds_the_rows(tmp_path: Path, ending: str) -> None:
 
 
 def test_nothing_public_is_written_into_the_store(tmp_path: Path) -> None:
-    """Neither a release nor a backup is written into the directory of the store, which holds secrets."""
+    """A release or backup cannot be written into the store's directory, which contains secrets."""
     series = a_series(tmp_path / "store")
     inside = tmp_path / "store" / "public"
     with pytest.raises(DeclarationError, match="is inside the store"):
@@ -204,13 +204,13 @@ def test_nothing_public_is_written_into_the_store(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_release_is_text() -> None:
-    """A frame as the name of a release is refused as a wrong name, not reported as a damaged store."""
+    """A frame that is passed as the name of a release is refused as a wrong name."""
     with pytest.raises(DeclarationError, match="the name of a release is"):
         a_series().release(pl.DataFrame({"a": [1]}), level=1)
 
 
 def test_a_seed_is_for_stores_in_memory_only(tmp_path: Path) -> None:
-    """Two stores in memory with the same seed agree; a store on disk refuses a seed."""
+    """Two stores in memory with the same seed give the same releases; a store on disk refuses a seed."""
     assert a_series().release("one", level=1).frame.equals(a_series().release("one", level=1).frame)
     with pytest.raises(DeclarationError, match="memory"):
         sh.open(tmp_path / "store", create=True, seed=7)

@@ -1,4 +1,4 @@
-"""Published frames have the joint law of the dense mechanism."""
+"""Published frames have the joint distribution of the dense mechanism, which adds noise to every cell."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ COUNTS = np.repeat([0, 1, 3], CELLS)
 
 
 def keys_of(noise: str) -> int:
-    """Return max_keys for a noise family; Poisson noise supports only 1."""
+    """Return the max_keys to test with a noise family; Poisson noise supports only max_keys=1."""
     return 1 if noise == "poisson" else 2
 
 
 def through_the_store(noise: str, path: Path | str, seed: int | None) -> np.ndarray:
-    """Return noisy counts by (release, cell), NaN where unpublished, from releases of a store."""
+    """Return the noisy counts that a store publishes, by (release, cell), with NaN for unpublished cells."""
     counted = pl.DataFrame({"cell": np.arange(COUNTS.size), "count": COUNTS}).filter(pl.col("count") > 0)
     store, counts = sh.open(path, create=True, seed=seed), sh.Counts(counted, largest=1)
     domain = sh.Integers(COUNTS.size)
@@ -46,13 +46,16 @@ def through_the_store(noise: str, path: Path | str, seed: int | None) -> np.ndar
 
 
 def densely(noise: str, seed: int) -> np.ndarray:
-    """Return the same array as `through_the_store`, drawn by the dense mechanism."""
+    """Return the same array as `through_the_store`, drawn by adding noise to every cell."""
     return dense(family_named(noise, keys_of(noise)), COUNTS, *SCENES[noise], seed=seed)
 
 
 @pytest.mark.parametrize("noise", quick(("gaussian", "discrete_laplace"), SCENES))
 def test_published_frames_have_the_joint_law_of_the_dense_mechanism(noise: str) -> None:
-    """Five releases in scrambled order have the dense joint law; an independently drawn release is detected."""
+    """Five releases, with levels in any order, have the joint distribution of noise that is added to every cell.
+
+    The test detects a release whose noise is drawn independently of the other releases.
+    """
     reference = densely(noise, 51)
     published = through_the_store(noise, ":memory:", 52)
     for count in (0, 1, 3):
@@ -64,6 +67,6 @@ def test_published_frames_have_the_joint_law_of_the_dense_mechanism(noise: str) 
 
 
 def test_a_store_on_disk_with_its_own_randomness_has_the_same_law(tmp_path: Path) -> None:
-    """Releases drawn by the production generator have the law of dense ones."""
+    """Releases with the random generator of production have the distribution of noise added to every cell."""
     published, ones = through_the_store("gaussian", tmp_path / "store", None), COUNTS == 1
     assert_consistent(same_law(published[:, ones], densely("gaussian", 51)[:, ones]))

@@ -1,4 +1,4 @@
-"""A level or cap named by a plan or a refusal is served when it is requested."""
+"""If a plan or a refusal names a level or cap, a request for that level or cap is accepted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def a_series(store: sh.Store, name: str, **declared: Any) -> sh.Series:
 
 
 def named_in(refusal: RefusedError) -> Fraction | None:
-    """Return the level or cap that a refusal names, or None."""
+    """Return the level or cap that a refusal names, or None if it names neither."""
     found = re.search(r"the largest (?:level|cap) that would fit is (\S+);", str(refusal))
     return None if found is None else Fraction(found[1])
 
@@ -61,7 +61,7 @@ def named_in(refusal: RefusedError) -> Fraction | None:
 def test_the_largest_level_that_a_refusal_names_is_served(
     case: tuple[dict[str, Any], str], bound: dict[str, Any]
 ) -> None:
-    """The largest level that a refusal names is served on every route, and 0.1 % more is refused."""
+    """On every accounting route, the largest level that a refusal names is accepted, and 0.1 % more is refused."""
     budget, noise = case
     store = sh.open(":memory:", seed=1)
     store.set_budget(**budget)
@@ -98,7 +98,7 @@ def test_the_largest_level_that_a_refusal_names_is_served(
     ],
 )
 def test_all_weeks_that_a_plan_names_are_served(promise: tuple[Any, str], max_keys: int) -> None:
-    """If a plan names a level for 52 equal weeks, all 52 weeks are served at that level."""
+    """If a plan names a level for 52 equal weeks, all 52 weeks can be released at that level."""
     epsilon, delta = promise
     store = sh.open(":memory:", seed=1)
     budget = sh.EpsilonDelta(epsilon, delta)
@@ -126,7 +126,7 @@ def test_all_weeks_that_a_plan_names_are_served(promise: tuple[Any, str], max_ke
     ],
 )
 def test_a_release_takes_the_whole_of_its_budget(declared: dict[str, Any], workload: Any, epsilon: int) -> None:
-    """A release that requests the budget's whole ε and δ is served, also of weighted counts and workloads."""
+    """A release of counts, weighted counts or a workload may spend the whole ε and δ of its budget."""
     store = sh.open(":memory:", seed=1)
     store.set_budget(epsilon=epsilon, delta="1e-6")
     series = a_series(store, "whole", **declared)
@@ -135,7 +135,7 @@ def test_a_release_takes_the_whole_of_its_budget(declared: dict[str, Any], workl
 
 @pytest.mark.parametrize("route", ["gaussian", "renyi"])
 def test_a_budget_serves_an_open_series_that_is_declared_after_it(route: str) -> None:
-    """A budget set before an open series serves it only with `open_share`, and then like one set afterwards."""
+    """A budget accepts open domains that are declared later only if it has an `open_share`."""
     stores = [sh.open(":memory:", seed=1) for _ in range(2)]
     asked: dict[str, Any] = {"epsilon": 4, "delta": "1e-6", "route": route}
     opened = {"domain": sh.Open("integer", delta="1e-6")}

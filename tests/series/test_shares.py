@@ -1,4 +1,4 @@
-"""Weighted counts: a unit with many keys counts towards all of them with a smaller weight, at the same cost."""
+"""With weighted counts, a unit counts for all its keys, and its weight is smaller if it has many keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 
 
 def weight(keys: int, shares: Shares) -> int:
-    """Return the integer weight of a unit with this number of keys."""
+    """Return the integer weight, in fractions of 1/parts, that a unit with this number of keys has for each key."""
     if keys <= shares.keys:
         return shares.parts
     kept = min(keys, shares.most_keys)
@@ -40,13 +40,13 @@ def weight(keys: int, shares: Shares) -> int:
 
 
 def log_of(sizes: dict[int, int]) -> pl.DataFrame:
-    """Return a shuffled log in which each unit has this number of keys, each twice."""
+    """Return a shuffled log in which each unit has the given number of keys, each in two rows."""
     pairs = [(unit, key) for unit, keys in sizes.items() for key in range(keys) for _ in "ab"]
     return pl.DataFrame(pairs, schema=["unit", "key"], orient="row").sample(fraction=1, shuffle=True, seed=1)
 
 
 def counts_of(log: pl.DataFrame, shares: Shares) -> dict[int, int]:
-    """Return the weighted counts by key, in units of 1/64."""
+    """Return the weighted counts of a log by key, as multiples of 1/64."""
     with tempfile.TemporaryDirectory() as directory:
         counted = count_keys(
             log, unit="unit", key=["key"], max_keys=shares.keys, domain=sh.Integers(2000), salt=bytes(16),
@@ -64,7 +64,7 @@ def series_of(log: pl.DataFrame, *, seed: int = 5, **declared: Any) -> sh.Series
 @pytest.mark.parametrize("max_keys", [1, 2, 3, 7, 20])
 @pytest.mark.parametrize("parts", [64, 256])
 def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys, parts):
-    """The weights of units with 1 to 1,000 keys stay within the sensitivity; weights rounded up would exceed it."""
+    """The weights of a unit with 1 to 1,000 keys stay within the sensitivity, which larger weights would exceed."""
     shares = Shares(max_keys, 1000 if norm == "l2" else min(1000, 64 * max_keys), norm, parts)
     too_much = []
     for keys in range(1, shares.most_keys + 1):
@@ -82,7 +82,7 @@ def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys, parts):
 
 @pytest.mark.parametrize("norm", NORMS.values())
 def test_counts_are_sums_of_weights(norm):
-    """Weighted counts equal brute force, also for units with more than `most_keys` keys."""
+    """A weighted count is the sum of the weights of its units, even of units with more than `most_keys` keys."""
     shares = Shares(3, 10, norm)
     sizes = {1: 1, 2: 3, 3: 4, 4: 7, 5: 10}
     found = counts_of(log_of(sizes), shares)
@@ -96,7 +96,7 @@ def test_counts_are_sums_of_weights(norm):
 
 
 def test_what_a_unit_adds_depends_on_its_rows_alone():
-    """What a unit adds to the counts does not depend on other units."""
+    """The amount that a unit adds to the weighted counts does not depend on other units."""
     shares = Shares(2, 6, "l2")
     sizes = {unit: 1 + unit * 5 % 13 for unit in range(12)}
     log = log_of(sizes)
@@ -110,7 +110,10 @@ def test_what_a_unit_adds_depends_on_its_rows_alone():
 
 @pytest.mark.parametrize("noise", quick(["gaussian"], NORMS))
 def test_releases_have_the_law_of_the_dense_mechanism(noise):
-    """Four releases of weighted counts have the dense joint law; unweighted counts are detected."""
+    """Releases of weighted counts have the joint distribution of noise that is added to every cell.
+
+    The test detects counts without weights.
+    """
     shares = Shares(4, 256, NORMS[noise])
     half = CELLS // 2
     units = np.repeat(np.arange(half // 10), 10)  # ten keys each fill half of the cells; the other cells stay empty
@@ -135,7 +138,7 @@ FINEST, COARSER = "0.5", "0.2"
 
 
 def _pairs_seen(units_of_both: int, units_of_each: int, seed: int, levels: tuple[str, ...]) -> np.ndarray:
-    """Encode what all releases show about each pair of keys as one number."""
+    """Return, for each pair of keys, one number that encodes what all releases show about both keys."""
     key = np.arange(2 * PAIRS)
     units = [np.arange(2 * PAIRS) + (1 + i) * 10**7 for i in range(2 + units_of_each)]
     units += [key // 2 + 10**6 * (100 + i) for i in range(units_of_both)]
@@ -157,7 +160,7 @@ def _worst_of_pairs(with_unit: np.ndarray, without: np.ndarray) -> float:
 
 @pytest.mark.parametrize("levels", [(FINEST,), (COARSER, FINEST)], ids=["one release", "two releases"])
 def test_a_unit_with_two_keys_is_hidden_by_the_noise_of_one(levels):
-    """No event over both keys and all releases reveals a unit with two keys more than the finest level allows."""
+    """The releases reveal a unit with two keys no more than the finest level allows, even from both keys together."""
     without = _pairs_seen(0, 0, 1, levels)
     # Twelve comparisons exceed 7 deviations with a probability of 1.5e-11 in all.
     assert _worst_of_pairs(_pairs_seen(1, 0, 2, levels), without) < 7
@@ -167,7 +170,7 @@ def test_a_unit_with_two_keys_is_hidden_by_the_noise_of_one(levels):
 
 @pytest.mark.parametrize("exponent", range(-4, 11))
 def test_low_bits_of_published_shares_carry_nothing(exponent):
-    """The grid divides 1/64, so the bits of a noisy count below 1/64 do not depend on the true count."""
+    """Noisy counts lie on a grid that divides 1/64, and their bits below 1/64 do not depend on the true count."""
     std = 2.0**exponent
     level = f"{4 / (2 * std**2):.12g}"
     units = np.concatenate([np.repeat(np.arange(100), 100), 100 + np.repeat(np.arange(500), 20)])
@@ -185,7 +188,7 @@ def test_low_bits_of_published_shares_carry_nothing(exponent):
 
 
 def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
-    """Units with 1 to 64 keys of their own are revealed at the exact rate, which never exceeds delta."""
+    """Units with 1 to 64 keys of their own are revealed with the computed probability, which is at most delta."""
     delta, each = 0.2, 1500
     sizes = [1, 4, 5, 9, 16, 40, 64]
     shares = Shares(4, 64, "l2")

@@ -1,4 +1,4 @@
-"""Cells that were drawn but not published are stored, and nothing public depends on them."""
+"""The store keeps cells whose noise was drawn but not published, and nothing public depends on these cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNT, THRESHOLD = 10, 8.25
 
 
 def test_explicit_cells_are_tracked_and_only_what_exceeds_is_published() -> None:
-    """Every release publishes exactly those tracked cells that exceed its threshold."""
+    """A release publishes exactly those stored cells whose noisy counts exceed its threshold."""
     series = Drawn(np.append(np.full(CELLS, COUNT), np.zeros(700, int)), 1, rng=entropy.seeded(5))
     first = series.release("first", "1/2", THRESHOLD)
     tracked = series.state.cells.position
@@ -34,7 +34,7 @@ def test_explicit_cells_are_tracked_and_only_what_exceeds_is_published() -> None
 
 
 def test_empty_cells_that_are_all_drawn_have_keys_and_stay_out_of_sight() -> None:
-    """Even if every cell of a small domain has been drawn, a release publishes only cells above its threshold."""
+    """If every empty cell of a small domain is drawn, releases still publish only cells above the threshold."""
     series = Drawn(np.append(np.full(20, 4), np.zeros(180, int)), 1, rng=entropy.seeded(6))
     low = series.release("low", "1/2", -1.8)
     assert series.state.cells.position.size == 200 > low.height
@@ -45,7 +45,7 @@ def test_empty_cells_that_are_all_drawn_have_keys_and_stay_out_of_sight() -> Non
 
 
 def test_public_views_count_what_is_published() -> None:
-    """The number of tracked cells is in no metadata, ledger, listing or repr."""
+    """The number of stored cells appears in no metadata, ledger, listing or repr."""
     cells = 1637
     counts = pl.DataFrame({"cell": range(cells), "count": [COUNT] * cells})
     series = over_counts(counts, key="cell", domain=sh.Integers(10**6))
@@ -62,7 +62,7 @@ def test_public_views_count_what_is_published() -> None:
 
 
 def test_a_domain_too_large_to_be_drawn_as_a_whole_is_refused_by_public_numbers() -> None:
-    """A threshold that would draw every cell is refused; the message does not depend on the log."""
+    """A threshold that would draw every cell is refused, with a message that does not depend on the log."""
     outcomes = []
     for count in (0, 50):
         counts = pl.DataFrame({"cell": [3], "count": [count + 1]})

@@ -1,4 +1,4 @@
-"""Workloads of a series: any order of releases, a cost on top of the cells, and answers from the file."""
+"""Workload releases of a series may come in any order of levels, and their files answer queries."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _places():
 
 @pytest.mark.parametrize(("noise", "norm"), [("gaussian", "l2"), ("laplace", "l1")])
 def test_noise_is_scaled_to_what_a_unit_can_move(noise, norm):
-    """The noise of a workload is scaled by the strategy's sensitivity for max_keys cells, in the right norm."""
+    """The noise of a workload is scaled by the strategy's sensitivity to max_keys cells, in the L1 or L2 norm."""
     series = _hours(64, noise=noise, max_keys=5)
     release = series.release("sums", workload="prefix()", level="0.1", strategy="haar")
     strategy = sh.workload.strategy_named("haar", sh.workload.Prefix(64))
@@ -55,7 +55,10 @@ def test_noise_is_scaled_to_what_a_unit_can_move(noise, norm):
 
 
 def test_products_and_marginals_name_their_queries_in_keys():
-    """Each row of a product or marginal names the values of its columns, with null for columns summed over."""
+    """Each row of a product or marginal workload gives the column values of its query.
+
+    A column that the query sums over is null.
+    """
     series, rows = _places()
     frame = series.release("sums", workload="kronecker(identity(), prefix(), total())", level=FINE).frame
     assert frame.columns == ["country", "day_low", "day_high", "page", "noisy_answer", "std"]
@@ -75,7 +78,7 @@ def test_products_and_marginals_name_their_queries_in_keys():
 
 
 def test_all_ranges_are_answered_on_demand(tmp_path):
-    """A release of all ranges stores one row per cell, and its file answers any range."""
+    """A release of all ranges stores one row for each cell, and its file answers a query for any range."""
     released = _hours().release("ranges", workload="ranges()", level=FINE)
     released.write_parquet(tmp_path / "ranges.parquet")
     read = sh.read(tmp_path / "ranges.parquet")
@@ -91,7 +94,7 @@ def test_all_ranges_are_answered_on_demand(tmp_path):
 
 
 def test_ranges_of_days_and_of_cells_are_one_workload():
-    """Ranges of days as dates, texts or cell numbers are one workload, and are shown as dates."""
+    """Ranges of days that are given as dates, texts or cell numbers are the same workload, and are shown as dates."""
     log = pl.DataFrame({"unit": range(900), "day": [dt.date(2024, 1, 1 + i % 28) for i in range(900)]})
     days = over_log(log, key="day", domain=sh.Dates("2024-01-01", "2024-12-31"))
     weeks = sh.workload.Ranges(keys=[(dt.date(2024, 1, 1), "2024-01-07"), ("2024-01-08", dt.date(2024, 1, 14))])
@@ -110,7 +113,7 @@ def test_ranges_of_days_and_of_cells_are_one_workload():
 
 
 def test_a_column_of_text_is_summed_over():
-    """A column with too many values to list can be summed over."""
+    """A marginal may sum over a column that has too many possible values to list."""
     frame = pl.DataFrame({"country": ["DE", "DE", "US"], "query": ["a", "b", "a"], "count": [3, 4, 5]})
     domain = sh.Product(country=sh.Catalogue(["DE", "US"]), query=sh.Strings(max_bytes=32))
     series = over_counts(frame, key=["country", "query"], max_keys=2, domain=domain)
@@ -120,7 +123,7 @@ def test_a_column_of_text_is_summed_over():
 
 
 def test_a_matrix_is_a_workload(tmp_path):
-    """The store repeats a release of a matrix workload without the matrix."""
+    """A store that is opened again returns the release of a matrix workload without being given the matrix."""
     log = pl.DataFrame({"unit": np.arange(COUNTS.sum()), "key": np.repeat(np.arange(24), COUNTS)})
     series = sh.create(tmp_path / "s", log, name="s", unit="unit", key="key", max_keys=1, domain=sh.Integers(24))
     matrix = np.zeros((3, 24))
@@ -133,7 +136,10 @@ def test_a_matrix_is_a_workload(tmp_path):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_the_joint_law_over_levels_goes_through_the_store(noise):
-    """Releases at three levels differ by independent noise of the right law; an independent redraw is detected."""
+    """Workload releases at different levels have noise with the correct joint distribution.
+
+    The test detects noise that is drawn independently for each level.
+    """
     n = 20_000
     series, counts = _hours(n, noise=noise), (np.arange(n) * 7) % 50 + 1
     family = sh.noise.Gaussian() if noise == "gaussian" else sh.noise.Laplace()
@@ -154,7 +160,7 @@ def test_the_joint_law_over_levels_goes_through_the_store(noise):
 
 
 def test_bad_input_is_refused_before_anything_is_spent():
-    """A wrong parameter of a workload leaves no path and no event."""
+    """A wrong parameter of a workload release is refused, and leaves neither a noise path nor an event."""
     series = _hours()
     before = series.store.events()
     for wrong in ({"workload": sh.workload.Prefix(23)}, {"level": "-1"}, {"strategy": "residual"}):
@@ -165,7 +171,7 @@ def test_bad_input_is_refused_before_anything_is_spent():
 
 
 def test_discrete_laplace_answers_in_whole_numbers():
-    """Integer noise keeps sums of counts integer; strategies that do not measure counts are refused."""
+    """With integer noise, answers are integers, and a strategy that gives other numbers is refused."""
     series = _hours(noise="discrete_laplace")
     frame = series.release("sums", workload=sh.workload.Identity(), level="0.5", strategy="identity").frame
     assert (frame["noisy_answer"] == frame["noisy_answer"].round()).all()
@@ -174,7 +180,7 @@ def test_discrete_laplace_answers_in_whole_numbers():
 
 
 def test_a_plan_of_a_workload_names_what_auto_takes():
-    """A plan spends nothing, and marks the strategy that strategy="auto" then uses."""
+    """A workload plan spends nothing, and marks the strategy that strategy="auto" will choose."""
     series = _hours(256)
     planned = series.plan_workload(sh.workload.Prefix(), ["0.1", "0.5"]).filter(pl.col("chosen"))
     assert series.store.ledger(full=True)["releases"].sum() == 0
@@ -185,7 +191,7 @@ def test_a_plan_of_a_workload_names_what_auto_takes():
 
 
 def test_sums_over_cells_warn_that_they_count_a_unit_more_than_once():
-    """A warning comes before the draw if, and only if, a unit may be in several cells of one sum."""
+    """A release warns before its noise is drawn if, and only if, a sum may count a unit more than once."""
     log = pl.DataFrame({"unit": [1, 1, 2], "key": ["a", "b", "a"]})
     domain = sh.Catalogue(["a", "b", "c"])
     several = over_log(log, max_keys=2, domain=domain)

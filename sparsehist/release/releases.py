@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration.checks import checked_confidence, checked_whole
+from sparsehist.declaration.checks import checked_confidence
 from sparsehist.errors import (
     DeclarationError,
     InputError,
@@ -159,12 +159,12 @@ class Release(AnyRelease):
         """Draw the largest rows with their `intervals`, as an Altair chart; needs the extra `plots`.
 
         Args:
-            most: Number of rows to draw, up to 1,000.
+            most: Number of rows to draw.
             confidence: Confidence of each interval.
         """
         with needing("a plot", "'sparsehist[plots]'"):
             import altair as alt
-        rows = self.intervals(confidence).head(checked_whole("most", most, 1, 1000))
+        rows = self.intervals(confidence).head(most)
         labels = (printable(" · ".join(map(str, key))) for key in rows[:, : rows.columns.index("noisy_count")].rows())
         # Altair may write a key into a script, which the key must not end.
         keys = [f"{i}. {label}".replace("<", "\N{FULLWIDTH LESS-THAN SIGN}") for i, label in enumerate(labels, 1)]

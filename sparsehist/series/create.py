@@ -11,6 +11,7 @@ from sparsehist.counting.progress import Counting
 from sparsehist.declaration import Declaration, Every, Keep, Measure, Share, Steps
 from sparsehist.declaration.checks import checked_choice
 from sparsehist.declaration.declaration import NoiseChoice
+from sparsehist.declaration.parameters import parameters
 from sparsehist.domain import Domain
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import Level
@@ -99,15 +100,11 @@ def create(  # type: ignore[misc] # overloads omit common parameters
         >>> 980 < series.release("public", level=0.1).frame["noisy_count"].item() < 1020
         True
     """
+    arguments = locals()
     checked_choice("if_exists", if_exists, ("error", "reuse"))
     if counting is not None and not isinstance(counting, Counting):
         raise DeclarationError(f"counting must be sh.Counting(…), got {shown(counting)}", parameter="counting")
-    declared: dict[str, Any] = {
-        "name": name, "unit": unit, "key": key, "max_keys": max_keys, "domain": domain, "bounding": bounding,
-        "noise": noise, "cap": cap, "population": population, "measures": measures, "steps": steps, "every": every,
-        "on_null": on_null, "on_outside": on_outside,
-    }  # fmt: skip
-    declaration = Declaration(**declared)
+    declaration = Declaration(**{word: arguments[word] for word in parameters(Declaration) if word in arguments})
     store = store if isinstance(store, Store) else Store(store)
     if declaration.steps is not None or declaration.every is not None:
         if log is not None:

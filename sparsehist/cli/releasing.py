@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +30,7 @@ from sparsehist.release.metadata import read_metadata, release_rows
 from sparsehist.release.release_files import check_target
 
 MOST_ROWS = 1000
-_SHORT = {
+_SHORT_NAMES = {
     "expected_false_keys": "false keys",
     "population_epsilon": "epsilon",
     "published_50": "50 %",
@@ -173,19 +173,9 @@ def _shown(plan: sh.Plan) -> Iterator[Any]:
     """Yield a table by level, a table of probabilities and errors by count, and the refused levels."""
     rows = plan.levels.to_dicts()
     yield _ABOUT_LEVELS
-    yield rows_table(levels_for_people(rows))
+    yield rows_table([{_SHORT_NAMES.get(name, name): row[name] for name in row if name != "refused"} for row in rows])
     percent = [(100 * pl.col(name)).round(1) for name in ("probability", "relative_error")]
     cells = plan.counts.select("count", "level", cell=pl.format("{} %, ± {} %", *percent))
     yield _ABOUT_COUNTS
     yield rows_table(cells.pivot("level", index="count", values="cell").to_dicts())
     yield from (f"level {row['level']} would be refused: {escape(row['refused'])}" for row in rows if row["refused"])
-
-
-def levels_for_people(levels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the levels of a plan under names that fit a terminal, and costs with their currency."""
-    shown = []
-    for row in levels:
-        adds = row["adds"] if row["currency"] == "none" else f"{row['currency']} {row['adds']}"
-        named = {_SHORT.get(name, name): value for name, value in {**row, "adds": adds}.items()}
-        shown.append({name: value for name, value in named.items() if name not in ("currency", "refused")})
-    return shown

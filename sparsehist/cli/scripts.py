@@ -14,7 +14,7 @@ from rich.markup import escape
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, print_answer, print_error, rows_table
 from sparsehist.cli.options import DEFAULT, Using, arguments
-from sparsehist.cli.releasing import MOST_ROWS, levels_for_people
+from sparsehist.cli.releasing import MOST_ROWS
 from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError
 from sparsehist.ledger.table import for_people
 from sparsehist.sqlfront.parameters import parameters_from
@@ -193,8 +193,6 @@ def _as_shown(outcome: Outcome) -> Iterator[Any]:
     rows = outcome.frame.head(MOST_ROWS).to_dicts()
     if outcome.kind == "show ledger":
         rows = for_people(rows)
-    elif outcome.kind == "plan" and "adds" in outcome.frame.columns:
-        rows = levels_for_people(rows)
     yield rows_table(rows, exact=outcome.kind == "duckdb", seldom=("workload", "strategy")) if rows else "no rows"
     if outcome.more:
         yield f"… the first {outcome.frame.height:,} rows; --rows prints more"

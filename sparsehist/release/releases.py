@@ -165,15 +165,14 @@ class Release(AnyRelease):
         with needing("a plot", "'sparsehist[plots]'"):
             import altair as alt
         rows = self.intervals(confidence).head(most)
-        labels = (printable(" · ".join(map(str, key))) for key in rows[:, : rows.columns.index("noisy_count")].rows())
         # Altair may write a key into a script, which the key must not end.
-        keys = [f"{i}. {label}".replace("<", "\N{FULLWIDTH LESS-THAN SIGN}") for i, label in enumerate(labels, 1)]
+        keys = [
+            printable(" · ".join(map(str, key))).replace("<", "\N{FULLWIDTH LESS-THAN SIGN}")
+            for key in rows[:, : rows.columns.index("noisy_count")].rows()
+        ]
         data = rows.select("noisy_count", *_ENDS, key=pl.Series(keys, dtype=pl.String)).to_dicts()
-        chart = alt.Chart(alt.InlineData(values=data), title=f"The largest rows of {self.name}")
-        base = chart.encode(y=alt.Y("key:N", sort=None, title=None))
-        limits = base.mark_rule().encode(
-            x=alt.X("low:Q", title=f"units, with {100 * confidence:g} % intervals"), x2="high:Q"
-        )
+        base = alt.Chart(alt.InlineData(values=data)).encode(y=alt.Y("key:N", sort=None, title=None))
+        limits = base.mark_rule().encode(x=alt.X("low:Q", title="units"), x2="high:Q")
         return limits + base.mark_point(filled=True, opacity=1).encode(x="noisy_count:Q")
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """Statistical tests that share one level over the whole suite.
 
-`SUITE_LEVEL` is the probability that a complete run with fresh seeds raises a false alarm although no release is wrong.
+`SUITE_LEVEL` is the probability that a complete run with fresh seeds raises a false alarm although nothing is wrong.
 It is divided evenly over `P_VALUES` tests. Every p-value goes to `assert_consistent`, which counts it; `conftest.py`
 adds up the counts of all workers and fails the run if there were more than declared. Negative controls go to
 `assert_detected` and must be rejected at the same share.

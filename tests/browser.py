@@ -1,4 +1,4 @@
-"""Checks of pages in chromium, with playwright and axe-core; `make browser` installs them.
+"""Check pages in Chromium with Playwright and axe-core; `make browser` installs them.
 
 If a tool is missing, the test fails with CI=true and is skipped otherwise.
 """
@@ -43,7 +43,7 @@ def _need(there: object, how: str) -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Start a headless chromium for the whole run."""
+    """Start a headless Chromium browser that all tests share."""
     chromium = shutil.which("chromium")
     _need(chromium, "apt-get install chromium")
     _need(AXE.is_file(), "npm ci --prefix tests")
@@ -58,14 +58,14 @@ def browser() -> Iterator[Any]:
 
 
 class Visit(NamedTuple):
-    """A browser tab, its page's messages (console, errors, dialogs), and the addresses that the page requested."""
+    """A browser tab, the messages of its page (console, errors and dialogs), and the addresses that it requested."""
 
     tab: Any
     messages: list[str]
     requests: list[str]
 
     def show(self, *, width: int, scheme: str) -> list[str]:
-        """Return the elements that are clipped or outside the page at this width and colour scheme."""
+        """Return the elements that are clipped or outside the page at this window width and colour scheme."""
         self.tab.set_viewport_size({"width": width, "height": 800})
         self.tab.emulate_media(color_scheme=scheme)
         wide = self.tab.evaluate("document.documentElement.scrollWidth")
@@ -75,7 +75,7 @@ class Visit(NamedTuple):
         ]
 
     def accessibility_faults(self, *, contrast: bool = True) -> list[str]:
-        """Return the serious and critical faults that axe-core finds; the contrast rule is by far the slowest."""
+        """Return the serious and critical accessibility faults that axe-core finds on a page."""
         self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # this bypasses the page's content security policy
         # Finish animations, so that contrast is not measured while colours fade.
         self.tab.evaluate("document.getAnimations().forEach(animation => animation.finish())")
@@ -92,7 +92,7 @@ class Visit(NamedTuple):
 
 @contextmanager
 def visit(browser: Any, address: str) -> Iterator[Visit]:
-    """Load a page in a new tab."""
+    """Load a page in a new browser tab."""
     context = browser.new_context()
     context.set_default_timeout(30_000)
     opened = Visit(context.new_page(), [], [])

@@ -1,4 +1,4 @@
-"""Settings of the suite: hypothesis, seeds, and a count of all p-values, which share one significance level."""
+"""Settings of the test suite: hypothesis, seeds, and the number of p-values, which share a significance level."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ os.register_at_fork(after_in_child=_keys.seed)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """Seed the generator keys for a fixture, which several tests may share."""
+    """Seed the random generator keys before a fixture, which several tests may share."""
     _keys.seed(f"{request.node.nodeid} {fixturedef.argname}")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Seed the generator keys for a test."""
+    """Seed the random generator keys before a test."""
     _keys.seed(item.nodeid)
 
 
@@ -47,13 +47,13 @@ _asked_by_workers = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the count of p-values at zero."""
+    """Set the number of p-values to zero when the test run starts."""
     config.stash[_asked_by_workers] = 0
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """When a worker of pytest-xdist ends, add its count of p-values to the total."""
+    """Add the number of p-values of a pytest-xdist worker to the total when the worker ends."""
     node.config.stash[_asked_by_workers] += getattr(node, "workeroutput", {}).get("p_values", 0)
 
 
@@ -63,7 +63,7 @@ def _asked(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send a worker's count to the controller, and fail a run that used more p-values than declared."""
+    """Send a worker's count of p-values to the controller, and fail a run that used more than declared."""
     workeroutput: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if workeroutput is not None:
         workeroutput["p_values"] = stats.asked()
@@ -72,7 +72,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print how many of the declared p-values were used."""
+    """Print how many of the declared p-values the tests have used."""
     asked = _asked(config)
     spent = f"{asked} p-values of {stats.P_VALUES} declared, suite level {stats.SUITE_LEVEL:g}"
     if asked > stats.P_VALUES:

@@ -1,4 +1,4 @@
-"""Statistical tests that share one level over the whole suite.
+"""Statistical tests that share one significance level over the whole test suite.
 
 `SUITE_LEVEL` is the probability that a complete run with fresh seeds raises a false alarm although nothing is wrong.
 It is divided evenly over `P_VALUES` tests. Every p-value goes to `assert_consistent`, which counts it; `conftest.py`
@@ -31,12 +31,12 @@ _asked = 0
 
 
 def asked() -> int:
-    """Return the number of p-values that this process has tested so far."""
+    """Return the number of p-values that this process has checked so far."""
     return _asked
 
 
 def assert_consistent(p_value: float, what: str = "the sample") -> None:
-    """Fail if the p-value is NaN or below one share of the suite's level; `what` names the sample in the message."""
+    """Fail if a p-value is NaN or below its share of the suite's level; `what` names the sample in the error."""
     global _asked  # noqa: PLW0603 - the count belongs to the process, as the level belongs to the suite
     _asked += 1
     if not p_value >= SHARE:
@@ -44,13 +44,13 @@ def assert_consistent(p_value: float, what: str = "the sample") -> None:
 
 
 def assert_detected(p_value: float, what: str = "the wrong law") -> None:
-    """Fail unless a negative control is rejected at one share; this uses nothing of the suite's level."""
+    """Fail unless the p-value of a negative control is so small that `assert_consistent` would fail."""
     if not p_value < SHARE:
         raise AssertionError(f"{what} was not noticed: p = {p_value:.3g}, not below the share of {SHARE:.3g}")
 
 
 def g_test(observed: ArrayLike, probabilities: ArrayLike) -> float:
-    """Test counts, shape (m,), against cell probabilities that sum to 1, by the likelihood ratio.
+    """Return the p-value of a G test of counts, shape (m,), against cell probabilities that sum to 1.
 
     Neighbouring cells are pooled until each has an expected count of `MINIMUM_EXPECTED`. The p-value is 0 if an
     impossible cell was observed. Williams' correction is applied.
@@ -65,7 +65,7 @@ def g_test(observed: ArrayLike, probabilities: ArrayLike) -> float:
 
 
 def ks_test(sample: ArrayLike, cdf: Callable[[NDArray[np.float64]], ArrayLike]) -> float:
-    """Test a sample against a continuous distribution function by the two-sided Kolmogorov-Smirnov test."""
+    """Return the two-sided Kolmogorov-Smirnov p-value of a sample, given a continuous distribution function."""
     ordered = np.sort(np.asarray(sample, dtype=np.float64))
     values = np.asarray(cdf(ordered), dtype=np.float64)
     ranks = np.arange(ordered.size + 1) / ordered.size
@@ -74,7 +74,7 @@ def ks_test(sample: ArrayLike, cdf: Callable[[NDArray[np.float64]], ArrayLike]) 
 
 
 def binomial_test(successes: int, trials: int, probability: float) -> float:
-    """Test a number of successes by twice the smaller exact tail, or by the Poisson limit above 2**53 trials."""
+    """Return the p-value of a number of successes: twice the smaller tail, by the Poisson limit for many trials."""
     if trials > 2**53:
         return poisson_test(successes, float(trials) * probability)
     at_most = special.betaincc(successes + 1, trials - successes, probability) if successes < trials else 1.0
@@ -83,23 +83,24 @@ def binomial_test(successes: int, trials: int, probability: float) -> float:
 
 
 def poisson_test(events: int, mean: float) -> float:
-    """Test a number of events by twice the smaller exact tail."""
+    """Return the p-value of a number of events: twice the smaller exact tail of the Poisson distribution."""
     at_most = special.gammaincc(events + 1, mean)
     at_least = special.gammainc(events, mean) if events > 0 else 1.0
     return min(1.0, 2.0 * float(min(at_most, at_least)))
 
 
 def mean_test(sample: ArrayLike, mean: float, variance: float) -> float:
-    """Test the mean of draws with known variance, assuming that the mean is normal."""
+    """Return the p-value of the mean of draws with known variance, assuming that the mean is normal."""
     values = np.asarray(sample, dtype=np.float64)
     deviation = float(values.mean() - mean) * math.sqrt(values.size / variance)
     return float(2.0 * special.ndtr(-abs(deviation)))
 
 
 def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
-    """Test that vectors, shape (n, k), are jointly uniform on the unit cube: a G-test on cells_per_axis**k cells.
+    """Return a p-value for the hypothesis that vectors, shape (n, k), are uniform on the unit cube.
 
-    Rosenblatt's transform maps any joint law with known conditional distribution functions to this one.
+    The G test counts the vectors in each of cells_per_axis**k cells. Rosenblatt's transform maps any joint
+    distribution with known conditional distribution functions to the uniform distribution.
     """
     values = np.asarray(uniforms, dtype=np.float64)
     digits = np.minimum((values * cells_per_axis).astype(np.int64), cells_per_axis - 1)
@@ -109,7 +110,7 @@ def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
 
 
 def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
-    """Test that vectors, shape (n, k), are jointly normal with mean 0 and this covariance.
+    """Return a p-value for the hypothesis that vectors, shape (n, k), are normal with mean 0 and this covariance.
 
     The whitened vectors are mapped to the unit cube, and their squared lengths are compared with chi-square. The
     result is twice the smaller p-value.
@@ -123,7 +124,7 @@ def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
 
 
 def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
-    """Test that two lists of counts over the same cells come from one law (G-test of a pooled 2 by m table)."""
+    """Return a p-value for the hypothesis that two lists of cell counts have the same distribution (G test)."""
     table = np.stack([np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)])
     totals = table.sum(axis=0)
     fewer = float(min(table.sum(axis=1)) / table.sum())
@@ -139,9 +140,10 @@ def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
-    """Test that two samples of integers or of rows of integers, shapes (n, k) and (m, k), have one joint law.
+    """Return a p-value for the hypothesis that two samples, of integers or integer rows, have one distribution.
 
-    Outcomes are sorted by their frequency in the pooled samples, so that rare outcomes share a cell.
+    The samples have shapes (n, k) and (m, k). Outcomes are sorted by their frequency in the pooled samples, so that
+    rare outcomes share a cell.
     """
     one, two = _as_rows(first), _as_rows(second)
     index = _numbered(np.concatenate([one, two]))
@@ -152,11 +154,12 @@ def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def two_sample_vectors(first: ArrayLike, second: ArrayLike, *, directions: int = 16) -> float:
-    """Test that two samples of real vectors, shapes (n, k) and (m, k), have one joint law.
+    """Return a p-value for the hypothesis that two samples of real vectors have the same distribution.
 
-    By Cramér and Wold, a joint law is determined by its projections. A two-sample Kolmogorov-Smirnov test compares
-    each coordinate and some fixed random directions of the whitened samples; `two_sample_outcomes` compares the
-    cells of a grid along the whitened axes. The result is the smallest p-value times the number of tests.
+    The samples have shapes (n, k) and (m, k). By Cramér and Wold, a joint distribution is determined by its
+    projections. A two-sample Kolmogorov-Smirnov test compares each coordinate and some fixed random directions of the
+    whitened samples; `two_sample_outcomes` compares the cells of a grid along the whitened axes. The result is the
+    smallest p-value times the number of tests.
     """
     one, two = _as_rows(first), _as_rows(second)
     both = np.concatenate([one, two]).astype(np.float64)
@@ -183,7 +186,7 @@ def _as_rows(sample: ArrayLike) -> NDArray[np.generic]:
 
 
 def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
-    """Number the distinct rows in lexicographic order; np.unique over rows would be several times slower."""
+    """Return the number of each row in the lexicographic order of distinct rows, faster than np.unique does."""
     index = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
         whole = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "f" else column.astype(np.int64)
@@ -195,7 +198,7 @@ def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
 
 
 def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> float:
-    """Return the asymptotic two-sample Kolmogorov-Smirnov p-value, which is conservative, above all with ties."""
+    """Return the asymptotic two-sample Kolmogorov-Smirnov p-value, which is conservative, especially with ties."""
     first, second = np.sort(first), np.sort(second)
     both = np.concatenate([first, second])
     gaps = np.searchsorted(first, both, side="right") / first.size
@@ -205,7 +208,7 @@ def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> f
 
 
 def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the first cell of each pool; every pool has an expected count of at least `MINIMUM_EXPECTED`."""
+    """Return the first cell of each pool of neighbours whose expected count reaches `MINIMUM_EXPECTED`."""
     cumulated = np.cumsum(expected)
     starts, reached = [0], 0.0
     while True:
@@ -219,7 +222,7 @@ def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
 def _pooled_to_expectation(
     observed: ArrayLike, probabilities: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Pool cells for a one-sample test; return empty arrays if an impossible outcome was observed."""
+    """Return observed and expected counts of pooled cells, or empty arrays after an impossible observation."""
     counts = np.asarray(observed, dtype=np.float64)
     chances = np.asarray(probabilities, dtype=np.float64)
     if counts.shape != chances.shape or counts.ndim != 1:

@@ -1,4 +1,4 @@
-"""The public contract: names, parameters and examples that users rely on."""
+"""The public names, parameters and examples that users rely on stay the same."""
 
 import inspect
 import os
@@ -32,7 +32,7 @@ VISITS = pl.DataFrame({"user": range(500), "url": [1] * 500})
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write a log of queries to two Parquet files in the working directory."""
+    """Write a log of queries to two Parquet files in the current directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log").mkdir()
     for part in range(2):
@@ -43,7 +43,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_first_level_has_these_names_and_no_others() -> None:
-    """The package has exactly these public names and modules, at most 36 and 10."""
+    """The package has exactly the listed public names and modules, at most 36 names and 10 modules."""
     assert sorted(sh.__all__) == sorted([*MODULES, *NAMES]) == dir(sh)
     assert len(NAMES) <= 36 and len(MODULES) <= 10
     assert all(getattr(sh, name) is not None for name in sh.__all__)
@@ -51,7 +51,7 @@ def test_the_first_level_has_these_names_and_no_others() -> None:
 
 
 def test_create_and_its_companions_take_these_parameters() -> None:
-    """Public functions have these parameters in this order, and `create` has at most 18."""
+    """Public functions have the listed parameters in this order, and `create` has at most 18 parameters."""
     assert list(inspect.signature(sh.create).parameters) == CREATE and len(CREATE) <= 18
     assert list(inspect.signature(sh.open).parameters) == ["path", "create", "wait", "seed", "who"]
     assert list(inspect.signature(sh.Counting).parameters) == ["engine", "memory_limit", "threads", "progress"]
@@ -63,7 +63,7 @@ def test_create_and_its_companions_take_these_parameters() -> None:
 
 
 def test_the_examples_of_the_contract_run(files: Path) -> None:
-    """A series over files serves every kind of level in any order, and the written files can be read back."""
+    """A series of files accepts every kind of level in any order, and its written releases can be read back."""
     store = sh.open("logs.sparsehist", create=True)
     declared = {
         "name": "queries", "unit": "user_id", "key": "query", "domain": sh.Strings(max_bytes=32), "max_keys": 20,
@@ -103,7 +103,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
 
 
 def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
-    """epsilon= and delta= can replace level= everywhere, and a budget of the same size serves the release."""
+    """epsilon= and delta= can replace level= everywhere, and a budget of the same ε and δ allows the release."""
     store = sh.open(":memory:", seed=1)
     store.set_budget(epsilon=8, delta=1e-6)
     days = sh.create(store, sh.Files("log/*.parquet"), name="days", **QUERIES)
@@ -116,7 +116,7 @@ def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
 
 
 def test_steps_by_number_or_by_date(files: Path) -> None:
-    """A running series takes numbers or dates as steps, and `store.series` returns it by name."""
+    """A running series accepts numbers or dates as steps, and `store.series` finds it by name."""
     store = sh.open(":memory:", seed=1)
     series = sh.create(store, name="daily", steps=sh.Steps(30, start="2026-01-01", every="day"), **PAGES)
     assert isinstance(series, RunningSeries)
@@ -132,7 +132,7 @@ def test_steps_by_number_or_by_date(files: Path) -> None:
 
 
 def test_a_series_per_period(files: Path) -> None:
-    """`every=` is text or a record, and each appended period is a series."""
+    """`every=` accepts text or a record, and each appended period becomes a series."""
     store = sh.open(":memory:", seed=1)
     every = sh.Every("week", periods=52, protects="user", most_periods=None, budget=1)
     weekly = sh.create(store, name="weekly", every=every, **PAGES)
@@ -146,7 +146,7 @@ def test_a_series_per_period(files: Path) -> None:
 
 
 def test_sources_and_bounds_in_their_records(files: Path) -> None:
-    """Records declare typed files, unchecked queries, shares and portable order; invalid `Counts` are refused."""
+    """Records declare typed files, unchecked queries, weights and portable order; invalid `Counts` are refused."""
     store = sh.open(":memory:", seed=1)
     text = "select user_id, query from read_parquet('log/*.parquet') limit 900"
     unchecked = sh.create(store, sh.Query(text, unverified=True), name="unchecked", **QUERIES)
@@ -168,7 +168,7 @@ def test_sources_and_bounds_in_their_records(files: Path) -> None:
 
 
 def test_a_release_locks_twice_and_synchronises_eight_times(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release locks the store once and calls fsync at most 8 times; writing its file locks once more."""
+    """A release locks the store once and calls fsync at most 8 times; writing its file locks the store again."""
     series = sh.create("store", "log/*.parquet", name="queries", **QUERIES)
     locks, depths, open_state, fsync = [], [], home.open_state, os.fsync
 

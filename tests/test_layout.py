@@ -1,4 +1,4 @@
-"""The layers of the package: a pure core, imports in one direction, and a lazy public interface."""
+"""The package has a pure core, imports between layers in one direction, and a lazy public interface."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OWNS_A_STATE = {
 
 
 def _modules():
-    """Return the source of every module of the package by its dotted name."""
+    """Return the source code of every module of the package, by its dotted name."""
     paths = (CHECKOUT / "sparsehist").rglob("*.py")
     names = {path: ".".join(path.relative_to(CHECKOUT).with_suffix("").parts) for path in paths}
     return {name.removesuffix(".__init__"): path.read_text() for path, name in names.items()}
 
 
 def _imports(source, *, types=True):
-    """Return imported modules and names, also inside functions; `types=False` skips `if TYPE_CHECKING`."""
+    """Return all imported modules and names; `types=False` leaves out those under `if TYPE_CHECKING`."""
     tree = ast.parse(source)
     typing_only = [
         node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
@@ -59,7 +59,7 @@ def _is_core(imported):
 
 
 def test_the_core_only_computes():
-    """Core modules import numpy, scipy, mpmath, the core and pure modules of the standard library."""
+    """Core modules import only numpy, scipy, mpmath, other core modules and pure standard modules."""
     for name, source in _modules().items():
         if name.split(".")[1:2] and name.split(".")[1] in CORE:
             assert {one for one in _imports(source) if not _is_core(one)} <= OWNS_A_STATE.get(name, set()), name
@@ -74,7 +74,7 @@ def test_the_core_only_computes():
     ],
 )
 def test_a_forbidden_import_is_noticed(statement):
-    """Negative control: the check above detects forbidden imports in each form."""
+    """Negative control: forbidden imports in the core are detected in every form of import."""
     assert not any(map(_is_core, _imports(statement)))
 
 
@@ -91,7 +91,7 @@ def test_slow_libraries_and_generators_are_imported_in_one_place():
 
 
 def _import_graph(sources, homes):
-    """Return which modules each module imports; `homes` maps public names to their defining modules."""
+    """Return the modules that each module imports; `homes` maps public names to their defining modules."""
     graph = {}
     for module, source in sources.items():
         names = {homes.get(name, name) for name in _imports(source, types=False)}
@@ -100,7 +100,7 @@ def _import_graph(sources, homes):
 
 
 def test_imports_run_one_way():
-    """The import graph has no cycle, even with lazy imports, and folders of the shell import only lower ones."""
+    """No imports are circular, not even lazy imports, and each folder imports only folders below it."""
     homes = {f"sparsehist.{name}": f"{home}.{name}" for name, home in sparsehist._HOME.items()}
     graph = _import_graph(_modules(), homes)
     graphlib.TopologicalSorter(graph).prepare()
@@ -112,7 +112,7 @@ def test_imports_run_one_way():
 
 
 def test_a_circle_is_noticed():
-    """Negative control: cycles through functions and public names are detected; type-checking imports are ignored."""
+    """Negative control: circular imports are detected, and imports for type checking alone are ignored."""
     lazy = {"a.b": "def f():\n    from a.c import x", "a.c": "from a import d", "a.d": "import a.b"}
     public = {"top": "", "low": "def f():\n    from top import g", "high": "import low"}
     for sources, homes in ((lazy, {}), (public, {"top.g": "high.g"})):

@@ -1,4 +1,4 @@
-"""Wheel, source archive and editable install contain the modules, the SQL statements and the data."""
+"""Wheel, source archive and editable install contain all modules, SQL statements and data files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _pip(*words, cwd):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Build a source archive from a copy of the checkout, and a wheel from the archive."""
+    """Build a source archive from a copy of the checkout, and a wheel from that archive."""
     place = tmp_path_factory.mktemp("built")
     copy = place / "checkout"
     for folder in ("sparsehist", "sql", "data"):
@@ -74,7 +74,7 @@ def built(tmp_path_factory):
 
 
 def test_archives_contain_every_file_and_no_other(built):
-    """The source archive has every source file; the wheel has the shipped files and the licence only."""
+    """The source archive has every source file, and the wheel has only the shipped files and the licence."""
     with tarfile.open(built["sdist"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {*BUILT_FROM, *(str(path.relative_to(CHECKOUT)) for path in SHIPPED.values())} <= names
@@ -87,7 +87,7 @@ def test_archives_contain_every_file_and_no_other(built):
 
 @pytest.mark.slow
 def test_a_typed_user_is_checked_against_the_installed_package(built, tmp_path):
-    """mypy in strict mode accepts correct use, and reports wrong use and a missing py.typed."""
+    """mypy in strict mode accepts correct use of the package, and reports wrong use and a missing py.typed."""
     _run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
     (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
     # Dependencies come from this environment, but the package does not.
@@ -112,7 +112,7 @@ def test_a_typed_user_is_checked_against_the_installed_package(built, tmp_path):
 
 @pytest.mark.parametrize("kind", ["wheel", pytest.param("sdist", marks=pytest.mark.slow), "editable"])
 def test_an_install_finds_its_statements_and_data(built, tmp_path, kind):
-    """In each kind of install, importlib.resources reads every shipped SQL, data and template file."""
+    """In each kind of install, importlib.resources can read every shipped SQL, data and template file."""
     options = ["--no-compile", "--target", tmp_path, *["--editable"] * (kind == "editable")]
     _pip("install", *options, built[kind], cwd=tmp_path)
     answer = json.loads(_run(sys.executable, "-I", "-S", "-c", READ_WHAT_IS_SHIPPED, tmp_path, cwd=tmp_path))

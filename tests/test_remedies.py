@@ -1,4 +1,4 @@
-"""The remedy named in a refusal works, and output shows the requested level first."""
+"""The remedies that errors name do work, and output shows the requested level first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAIR = "epsilon_delta(1, 1e-6)"
 
 @pytest.fixture
 def command(capsys, tmp_path, monkeypatch):
-    """Return a function that runs a command next to a log; it returns the exit code and the output on one line."""
+    """Return a function that runs a command beside a log, and returns the exit code and the output on one line."""
     monkeypatch.chdir(tmp_path)
     LOG.write_csv("log.csv")
 
@@ -37,19 +37,19 @@ def command(capsys, tmp_path, monkeypatch):
 
 
 def create(store=":memory:", log=LOG, **more):
-    """Create a series over the log; `more` replaces parameters."""
+    """Create a series of the log with default parameters, some of which `more` replaces."""
     return sh.create(store, log, **DECLARED | more)
 
 
 def test_a_pair_as_a_cap_names_the_budget():
-    """An (ε, δ) pair as a cap is refused, and the error names `set_budget`."""
+    """A cap that is an (ε, δ) pair is refused, and the error recommends `set_budget`."""
     with pytest.raises(LevelError, match="set_budget"):
         create(cap=sh.EpsilonDelta(1, 1e-6))
 
 
 @pytest.mark.parametrize("kind", [{"every": "every('month', periods=3, budget='0.5')"}, {"steps": 3}])
 def test_missing_units_are_dropped_by_a_series_declared_anew(kind):
-    """A log with null units is refused with the remedy on_null="drop", which works in a new declaration."""
+    """A log with null units is refused, and the recommended remedy on_null="drop" works in a new declaration."""
     store = sh.open(":memory:", seed=1)
     step = {"period": "2026-03"} if "every" in kind else {"step": 1}
     lacking = pl.concat([LOG, pl.DataFrame({"UserID": [None], "key": ["k0"]})], how="vertical_relaxed")
@@ -61,7 +61,7 @@ def test_missing_units_are_dropped_by_a_series_declared_anew(kind):
 
 
 def test_a_periodic_series_with_periods_is_not_dropped():
-    """A periodic series is dropped only without periods, and never after one was released."""
+    """A periodic series can be dropped only if it has no periods, and never after a period was released."""
     store = sh.open(":memory:", seed=1)
     for released in (False, True):
         period = create(store, None, every="week").append(LOG, period="2026-W11")
@@ -80,7 +80,7 @@ def test_a_periodic_series_with_periods_is_not_dropped():
 
 
 def test_a_choice_at_too_small_a_level_names_one_that_serves():
-    """A refused choice names a level that works, and four times a planned level works too."""
+    """A refused choice of max_keys names a level that works, and so does four times a planned level."""
     store, domain = sh.open(":memory:", seed=3), sh.Integers(1000)
     log = pl.DataFrame({"unit": range(20_000), "key": [unit % 4 for unit in range(20_000)]})
     choice = {"unit": "unit", "key": "key", "domain": domain}
@@ -94,7 +94,7 @@ def test_a_choice_at_too_small_a_level_names_one_that_serves():
 
 
 def test_a_wrong_word_of_a_command_names_a_near_one(command):
-    """A misspelt column gets a suggestion, and an option without a similar name gets none."""
+    """The error for a misspelt column suggests a similar column; an unknown option gets no unrelated suggestion."""
     code, printed = command(*SHELL, "strings(max_bytes=4)", "--unit", "userid")
     assert code == 2 and "did you mean 'UserID'?" in printed
     code, printed = command(*SHELL, "strings(max_bytes=4)", "--epsilon", "1")
@@ -102,7 +102,7 @@ def test_a_wrong_word_of_a_command_names_a_near_one(command):
 
 
 def test_a_workload_is_planned_for_a_pair(command):
-    """A plan names the level that a release with the same ε and δ gets, in Python and on the command line."""
+    """A plan for ε and δ names the level that a release gets, in Python and on the command line."""
     LOG.with_columns(key=pl.col("UserID") % 8).write_csv("log.csv")
     assert command(*SHELL, "integers(8)")[0] == 0
     with sh.open("s") as store:
@@ -123,7 +123,7 @@ def test_a_workload_is_planned_for_a_pair(command):
     ],
 )
 def test_text_of_another_kind_names_the_option_that_reads_it(command, value, domain, kind, served):
-    """`--key-type` reads timestamps as dates and 2.0 as an integer; the error for prices says to scale them."""
+    """If text keys do not fit the domain, the error recommends a `--key-type` that reads them, or scaling."""
     pl.DataFrame({"UserID": [1, 2], "key": [value, served]}).write_csv("log.csv")
     code, printed = command(*SHELL, domain)
     assert code == 2 and f"--key-type key={kind}" in printed
@@ -133,7 +133,7 @@ def test_text_of_another_kind_names_the_option_that_reads_it(command, value, dom
 
 
 def test_the_metadata_of_a_workload_state_cuts():
-    """The metadata of a workload say that pairs above max_keys are missing."""
+    """The metadata of a workload state that the keys of a unit beyond max_keys are not counted."""
     keys = list(string.ascii_lowercase)
     log = pl.DataFrame({"UserID": range(260), "a": keys * 10, "b": ["x", "y"] * 130})
     domain = sh.Product(a=sh.Catalogue(keys), b=sh.Catalogue(["x", "y"]))
@@ -144,7 +144,7 @@ def test_the_metadata_of_a_workload_state_cuts():
 
 
 def test_the_requested_pair_stands_first(command):
-    """Release, guarantee, report and commands show ε and δ first and ρ rounded; metadata has the exact level."""
+    """Output shows the requested ε and δ first and ρ rounded, and metadata has the exact level."""
     series = create("s")
     store, release = series.store, series.release("r", epsilon=1, delta=1e-6)
     assert release.metadata["level"] == "0.0280144819126"
@@ -162,20 +162,20 @@ def test_the_requested_pair_stands_first(command):
 
 @pytest.mark.parametrize("level", ["0.0280144819126", "123456", "1/3", "1e-40", "0.5"])
 def test_prose_rounds_a_level_up(level):
-    """A rounded level is at least the exact one, and at most a thousandth larger."""
+    """A level that is rounded for display is at least the exact level, and at most 0.1 % larger."""
     exact = Fraction(level)
     assert exact <= in_prose(exact) <= exact * Fraction(1001, 1000)
 
 
 def test_a_missing_extra_is_named(monkeypatch):
-    """A report without Altair is refused with the pip command that installs it."""
+    """Without Altair, a report is refused with the pip command that installs Altair."""
     monkeypatch.setitem(sys.modules, "altair", None)
     with pytest.raises(NotFoundError, match=r"pip install 'sparsehist\[plots\]'"):
         sh.open(":memory:").report()
 
 
 def test_ranges_of_dates_are_given_as_keys():
-    """Ranges of keys in the wrong parameter are refused, and the error shows the right `keys=` argument."""
+    """Ranges of keys in the wrong parameter are refused, and the error shows the correct `keys=` argument."""
     weeks = [("2026-03-02", "2026-03-08")]
     with pytest.raises(DeclarationError, match=re.escape("keys=[('2026-03-02', '2026-03-08')]")):
         sh.workload.Ranges(weeks)

@@ -1,4 +1,4 @@
-"""The statistical tests have uniform p-values under the right law, and reject relevant errors."""
+"""The statistical tests have uniform p-values if the hypothesis is true, and detect relevant errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _path(size, *, rng, scale=1.0):
     ids=["g_test", "ks_test", "mean_test", "uniform_cube_test", "two_sample_counts", "two_sample_outcomes"],
 )
 def test_p_values_are_uniform_when_the_law_holds(p_value):
-    """If the law holds, 2,000 p-values are uniform (a bias of 0.1 would be detected)."""
+    """If the hypothesis is true, 2,000 p-values are uniformly distributed; a bias of 0.1 would be detected."""
     rng = seeded(20)
     stats.assert_consistent(stats.ks_test([p_value(rng) for _ in range(2000)], lambda p: p))
 
@@ -47,7 +47,7 @@ def test_p_values_are_uniform_when_the_law_holds(p_value):
     ids=["two_sample_vectors", "gaussian_vector_test", "binomial_test", "poisson_test"],
 )
 def test_p_values_are_never_too_small_when_the_law_holds(p_value):
-    """Tests of counts and combined tests may be conservative: P[p <= t] is at most t."""
+    """If the hypothesis is true, the probability of a p-value below t is at most t, even for conservative tests."""
     rng = seeded(21)
     p_values = np.array([p_value(rng) for _ in range(400)])
     for level in (0.2, 0.05):
@@ -56,7 +56,7 @@ def test_p_values_are_never_too_small_when_the_law_holds(p_value):
 
 @pytest.mark.parametrize("scale", [0.95, 1.05])
 def test_a_scale_off_by_five_per_cent_is_rejected(scale):
-    """Each test rejects a scale that is 5 % off, and the joint tests accept the right scale."""
+    """Each test rejects samples whose scale is 5 % off, and the joint tests accept the correct scale."""
     stats.assert_detected(stats.ks_test(scale * seeded(1).standard_normal(200_000), special.ndtr))
     squares = (scale * seeded(2).standard_normal(20_000)) ** 2
     stats.assert_detected(stats.mean_test(squares, 1.0, 2.0))
@@ -71,14 +71,14 @@ def test_a_scale_off_by_five_per_cent_is_rejected(scale):
 
 
 def test_a_wrong_mean_or_rate_is_rejected():
-    """A mean shifted by 5 % of the standard deviation and a rate that is 10 % off are rejected."""
+    """The tests reject a mean that is 0.05 standard deviations off and a rate that is 10 % off."""
     stats.assert_detected(stats.mean_test(0.05 + seeded(4).standard_normal(40_000), 0.0, 1.0))
     trials, rate = 10_000_000, 1e-3
     stats.assert_detected(stats.binomial_test(int(seeded(5).binomial(trials, 1.1 * rate)), trials, rate))
 
 
 def test_an_independent_redraw_of_one_release_is_rejected():
-    """A redrawn release has the right marginal law, and only the joint tests reject it."""
+    """Joint tests reject a redrawn release, which has the correct distribution by itself."""
     rng = seeded(7)
     path = _path(20_000, rng=rng)
     path[:, 1] = np.sqrt(2.0) * rng.standard_normal(20_000)
@@ -90,13 +90,13 @@ def test_an_independent_redraw_of_one_release_is_rejected():
 
 
 def test_an_impossible_outcome_is_rejected():
-    """An observed outcome of probability 0 gives p = 0."""
+    """A sample that contains an outcome of probability 0 gets the p-value 0."""
     assert stats.g_test([100, 100, 1], [0.5, 0.5, 0.0]) == 0.0
     assert stats.g_test([100, 100, 0], [0.5, 0.5, 0.0]) > 0.1
 
 
 def test_a_p_value_below_its_share_fails_and_is_counted():
-    """A p-value equal to its share passes, smaller values and NaN fail, and each of them is counted."""
+    """A p-value below its share of the level, or NaN, fails, and every checked p-value is counted."""
     assert stats.SUITE_LEVEL == 1e-6
     assert pytest.approx(stats.SUITE_LEVEL) == stats.SHARE * stats.P_VALUES
     before = stats.asked()

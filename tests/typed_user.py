@@ -1,4 +1,4 @@
-"""Sample uses of the public interface, type-checked against the installed package and never run."""
+"""Use the public interface in ways that mypy must accept; this file is type-checked and never run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparsehist.sqlfront.results import SqlResult
 
 
 def creates(log: pl.LazyFrame) -> Series:
-    """Create a store and a series."""
+    """Create a store and a series in it."""
     with sh.open("logs.sparsehist", create=True) as store:
         assert_type(store, sh.Store)
         series = sh.create(
@@ -29,7 +29,7 @@ def creates(log: pl.LazyFrame) -> Series:
 
 
 def releases(series: Series) -> None:
-    """Release cells and a workload, with every form of level."""
+    """Release cells and a workload, with each way to specify a level."""
     for level in (0.1, 1, "0.5", Fraction(1, 3), sh.EpsilonDelta(1, 1e-6)):
         release = series.release("public", level=level, false_keys=1)
         assert_type(release, sh.Release)

@@ -1,4 +1,4 @@
-"""Statements that readers of releases may not run; {elsewhere} has foreign files, {here} the releases."""
+"""List statements that readers of releases may not run; {here} has the releases, {elsewhere} other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures: a small log, and sessions on a store in memory."""
+"""Fixtures for tests of SQL: a small log, and sessions on a store in memory."""
 
 import polars as pl
 import pytest
@@ -20,7 +20,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def log():
-    """Return a log of 900 units with two queries each, and one unit with a query that no other unit has."""
+    """Return a log of 900 units with two queries each, and of one unit whose query no other unit has."""
     rows = [(f"u{i}", query) for i in range(900) for query in ("weather", f"bus {i % 5}")]
     return pl.DataFrame([*rows, (SECRET_UNIT, SECRET_KEY)], schema=["user_id", "query"], orient="row")
 
@@ -34,14 +34,14 @@ def store():
 
 @pytest.fixture
 def session(store, log):
-    """Open a session on the store, with the log as a table."""
+    """Open a session on the store, in which the log is a table."""
     with Session(store, tables={"log": log}) as opened:
         yield opened
 
 
 @pytest.fixture
 def ran(session):
-    """Return a function that runs a script in the session, and returns its outcomes and its error messages."""
+    """Return a function that runs a script in the session and returns the outcomes and the error messages."""
 
     def run(script, **how):
         outcomes = run_script(session, script, **how)

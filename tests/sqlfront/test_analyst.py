@@ -1,4 +1,4 @@
-"""Readers query published releases, and can reach nothing else."""
+"""Readers can query published releases and nothing else."""
 
 import hashlib
 import shutil
@@ -15,7 +15,7 @@ from tests.sqlfront.break_outs import ATTEMPTS
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """Return a directory with three releases of two series, whose store is deleted."""
+    """Return a directory with three releases of two series; their store is already deleted."""
     directory = tmp_path_factory.mktemp("published")
     store = tmp_path_factory.mktemp("curator") / "logs.sparsehist"
     counts = sh.Counts(pl.DataFrame({"query": ["weather", "trains"], "n": [9000, 4000]}), count="n", largest=1)
@@ -33,13 +33,13 @@ def published(tmp_path_factory):
 
 @pytest.fixture
 def analyst(published):
-    """Open a reader's session over the published releases."""
+    """Open a reader's session on the published releases."""
     with open_analyst(published, memory_limit="200MB", threads=1) as session:
         yield session
 
 
 def test_releases_are_tables_and_need_no_store(analyst, published):
-    """`series.release` has the published rows, even if the series is called `select`, and the ledger lists it."""
+    """Without a store, each release is a table `series.release`, and the ledger table lists it."""
     rows = analyst.sql("select * from queries.public order by noisy_count desc, query")
     assert rows.equals(sh.read(published / "queries.parquet").frame)
     assert analyst.sql('select query from "select"."public"').height == 2
@@ -67,7 +67,7 @@ def test_releases_are_tables_and_need_no_store(analyst, published):
     ],
 )
 def test_a_reader_may_query(analyst, query):
-    """A reader may run any statement that only reads tables of the session."""
+    """A reader may run any statement that only reads tables in the session."""
     assert isinstance(analyst.sql(query), pl.DataFrame)
 
 
@@ -77,7 +77,7 @@ def _everything(*directories):
 
 
 def test_every_attempt_to_break_out_is_refused(published, tmp_path, monkeypatch):
-    """NotAllowedError refuses every attempt to break out, and files and tables stay unchanged."""
+    """Every attempt to reach more than the releases raises NotAllowedError, and changes no file or table."""
     elsewhere, here = tmp_path / "elsewhere", tmp_path / "cwd"
     elsewhere.mkdir()
     here.mkdir()
@@ -121,7 +121,7 @@ SHUT_IN = [
 
 @pytest.mark.parametrize("attempt", SHUT_IN)
 def test_the_engine_is_locked_without_the_rules(published, tmp_path, attempt):
-    """Even without our rules, DuckDB refuses access to files, settings and Python variables."""
+    """Even without our own rules, DuckDB refuses access to files, settings and Python variables."""
     (tmp_path / "secret.csv").write_text("a\nsecret word\n")
     frame_of_the_caller = pl.DataFrame({"a": [1]})
     before = _everything(tmp_path)
@@ -132,7 +132,7 @@ def test_the_engine_is_locked_without_the_rules(published, tmp_path, attempt):
 
 
 def test_the_store_is_not_opened(published, tmp_path):
-    """A store beside the releases is not read, and a store given as the directory is refused."""
+    """A reader's session does not read a store beside the releases, and refuses a store as its directory."""
     place = tmp_path / "published"
     shutil.copytree(published, place)
     store = place / "logs.sparsehist"
@@ -146,7 +146,7 @@ def test_the_store_is_not_opened(published, tmp_path):
 
 
 def test_a_release_that_was_changed_is_refused(published, tmp_path):
-    """A release that differs from the public ledger beside it is refused."""
+    """A release file that differs from its entry in the public ledger is refused."""
     place = tmp_path / "published"
     shutil.copytree(published, place)
     shutil.copy(place / "partner.parquet", place / "queries.parquet")
@@ -161,7 +161,7 @@ def test_a_release_that_was_changed_is_refused(published, tmp_path):
 
 
 def test_a_place_without_releases_is_refused(tmp_path):
-    """A directory without releases is refused, and so is a ledger file with wrong content."""
+    """A directory is refused if it contains no releases, or if its public ledger has invalid content."""
     with pytest.raises(NotFoundError, match="no release"):
         open_analyst(tmp_path)
     (tmp_path / "sparsehist-ledger.json").write_text("[]")

@@ -1,4 +1,4 @@
-"""Errors of DuckDB show no types, column names or variables that were made from rows."""
+"""DuckDB errors are shown without types, column names or variables that come from rows of the log."""
 
 import pytest
 
@@ -25,7 +25,7 @@ FILES = f"copy (select query, 1 as n from log where query like '{SECRET_KEY[:5]}
     ],
 )
 def test_an_error_quotes_the_statement_and_nothing_else(ran, here, text, expected):
-    """An error quotes words of the statement itself, and withholds everything else."""
+    """An error quotes only text from the statement itself, and withholds everything that DuckDB adds."""
     outcomes, problems = ran(text)
     assert len(problems) == 1
     assert expected in problems[0]

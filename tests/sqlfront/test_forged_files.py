@@ -1,4 +1,4 @@
-"""Files that claim to be releases are refused early, and errors show nothing of their content."""
+"""Files that falsely claim to be releases are refused early, and errors show nothing of their content."""
 
 import json
 
@@ -15,7 +15,7 @@ GOOD = {"query": ["weather", "secretplum"], "noisy_count": [9.0, 4.0]}
 
 @pytest.fixture
 def written(tmp_path):
-    """Return a function that writes a release file with given rows and changed metadata."""
+    """Return a function that writes a release file with the given rows and altered metadata."""
     counts = sh.Counts(pl.DataFrame({"query": ["weather"], "n": [9000]}), count="n", largest=1)
     series = sh.create(":memory:", counts, name="s", key="query", max_keys=1, domain=sh.Strings(max_bytes=8))
     file = tmp_path / "forged.parquet"
@@ -44,7 +44,7 @@ def written(tmp_path):
     ],
 )
 def test_a_file_that_is_no_release_is_refused(written, rows, changed, reason):
-    """`sh.read` and a reader's session refuse a forged file, name it, and show nothing of its rows."""
+    """`sh.read` and a reader's session refuse a forged file with an error that names it but shows no row of it."""
     file = written(rows, **changed)
     for read, path in ((sh.read, file), (open_analyst, file.parent)):
         with pytest.raises(InputError, match=reason) as refused:
@@ -54,7 +54,7 @@ def test_a_file_that_is_no_release_is_refused(written, rows, changed, reason):
 
 
 def test_a_file_that_claims_too_many_rows_is_refused_by_its_footer(written, monkeypatch):
-    """A file with too many rows is refused before they are read, since a small file may hold 10⁸ rows."""
+    """A file with too many rows is refused before they are read, because a small file may contain 10⁸ rows."""
     file = written(GOOD)
     assert sh.read(file).frame.height == 2
     monkeypatch.setattr(release_files, "MOST_ROWS", 1)

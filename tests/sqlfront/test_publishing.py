@@ -1,4 +1,4 @@
-"""RELEASE … TO writes new files, and replaces only files of the same release."""
+"""RELEASE … TO writes new files, and replaces a file only if it contains the same release."""
 
 import os
 
@@ -12,7 +12,7 @@ RELEASE = "release {name} from queries at level {level} expecting 1 false keys t
 
 
 def test_no_file_that_is_something_else_is_replaced(ran, here, store):
-    """A file that is not this release is never replaced, not even through links, and nothing is drawn."""
+    """A file with other content is never replaced, not even through a link, and no noise is drawn."""
     ran(CREATE + RELEASE.format(name="first", level=1, file="first.parquet"))
     before = (here / "first.parquet").read_bytes()
     (here / "text.parquet").write_text("mine")
@@ -33,7 +33,7 @@ def test_no_file_that_is_something_else_is_replaced(ran, here, store):
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_the_release_of_a_dropped_series_is_not_replaced(ran, here, store, ending):
-    """The file of a dropped series is not replaced by a new series of the same name, and nothing is spent."""
+    """A new series does not replace the files of a dropped series of the same name, and spends nothing."""
     release = RELEASE.format(name="first", level=1, file=f"first.{ending}")
     ran(CREATE + release + "drop series queries;" + CREATE)
     _, problems = ran(release)
@@ -43,7 +43,7 @@ def test_the_release_of_a_dropped_series_is_not_replaced(ran, here, store, endin
 
 @pytest.mark.parametrize("file", ["", "x.txt", "nosuch/x.parquet", "s3://b/x.parquet", "x" * 300 + ".parquet"])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(ran, here, file):
-    """A target that cannot be written is refused before anything runs, with its line and column."""
+    """If a target cannot be written, an error with line and column refuses the script before anything runs."""
     outcomes, problems = ran(CREATE + RELEASE.format(name="first", level=1, file=file))
     assert len(problems) == 1 and problems[0].startswith("line 1, column ")
     assert {outcome.kind for outcome in outcomes} == {"not run"}
@@ -51,7 +51,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(ran, here
 
 
 def test_the_report_is_written_by_a_statement(ran, here):
-    """REPORT STORE writes the page of `Store.report`; a wrong file is refused before anything runs."""
+    """REPORT STORE writes the page of `Store.report`, and a wrong target is refused before anything runs."""
     outcomes, problems = ran(f"{CREATE} release a from queries at level 1; report store to 'report.html' delta 1e-9")
     assert problems == [] and "report.html" in outcomes[-1].message
     assert "1e-09" in (here / "report.html").read_text(encoding="utf-8")

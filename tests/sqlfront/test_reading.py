@@ -1,4 +1,4 @@
-"""Scripts are split and parsed as by DuckDB, and errors give line and column."""
+"""Scripts are split and parsed as DuckDB does it, and errors give line and column."""
 
 from decimal import Decimal
 from itertools import permutations
@@ -31,7 +31,7 @@ SCRIPTS = [
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_is_cut_where_duckdb_cuts_it(script):
-    """A script is split into as many pieces as DuckDB finds statements, and each piece is one statement."""
+    """A script is split into the same statements that DuckDB finds in it."""
     found = pieces(script)
     with duckdb.connect() as connection:
         assert len(found) == len(connection.extract_statements(script))
@@ -40,7 +40,7 @@ def test_a_script_is_cut_where_duckdb_cuts_it(script):
 
 @pytest.mark.parametrize("script", ["select 1;\n select 'abc", "select 1; /* abc", "select $$ abc", "select 'a\0b'"])
 def test_a_quote_or_comment_without_end_is_refused(script):
-    """An unterminated quote, comment or dollar quote is refused, and so is a zero byte."""
+    """A script with a zero byte or an unterminated quote, comment or dollar quote is refused."""
     with pytest.raises(StatementError, match=r"ends inside|not text"):
         pieces(script)
 
@@ -51,7 +51,7 @@ def _read(text, **parameters):
 
 
 def test_create_series_is_read_with_values_of_every_kind():
-    """Options take names, texts, numbers, fractions, lists and parameters; the query keeps its original text."""
+    """Options of CREATE SERIES accept every kind of value, and its query keeps the original text."""
     head = _read(
         """Create Series If Not Exists queries -- a comment
         WITH (unit = User_ID, key = (country, "Day; of"), max_keys = 1_000, cap = 1/3,
@@ -82,14 +82,14 @@ def test_create_series_is_read_with_values_of_every_kind():
     ],
 )  # fmt: skip
 def test_our_statements_are_read(text, values):
-    """The clauses of a statement become fields, in upper or lower case."""
+    """The clauses of a statement become fields, whether they are written in upper or lower case."""
     statement = _read(text, l=Decimal("0.1"))
     first = {"release": {"name": "a", "series": "b"}, "plan": {"series": "b"}, "show ledger": {"series": "b"}}
     assert statement.values == first.get(statement.kind, {}) | values
 
 
 def test_clauses_stand_in_any_order():
-    """The clauses of RELEASE may come in any order."""
+    """The clauses of RELEASE may be written in any order."""
     clauses = ["using 'ranges()'", "strategy 'spectral'", "at level 1", "to 'a.parquet'"]
     read = [_read(" ".join(["release a from b", *order])) for order in permutations(clauses)]
     assert all(one.values == read[0].values for one in read)
@@ -111,7 +111,7 @@ def test_clauses_stand_in_any_order():
     ],
 )
 def test_the_error_of_a_wrong_statement_points_at_its_place(text, column, said):
-    """The error gives line, column, what was expected and what was found, with a caret below the text."""
+    """A syntax error gives line, column, the expected and the actual text, and a caret below the position."""
     with pytest.raises(StatementError) as caught:
         _read(f"\n  {text}", n=5)
     message, shown, caret = str(caught.value).split("\n")
@@ -131,7 +131,7 @@ def test_the_error_of_a_wrong_statement_points_at_its_place(text, column, said):
     ],
 )
 def test_the_error_of_a_check_names_its_statement(ran, text, said):
-    """Misspelt statements, columns, parameters and strategies are named, with the line of the statement."""
+    """An error about a misspelt name gives the name and the line of the statement."""
     ran(CREATE)
     (error,) = ran(f"\n{text}")[1]
     assert error.startswith("line 2, column 1: ") and said in error

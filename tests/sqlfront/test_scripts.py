@@ -1,4 +1,4 @@
-"""A script is checked as a whole, runs in order, and stops at its first error unless keep_going is set."""
+"""A script is checked as a whole before it runs, and stops at its first error unless keep_going is set."""
 
 import polars as pl
 import pytest
@@ -43,12 +43,12 @@ def _script(*planted):
 
 
 def _level(store):
-    """Return the levels that populations have spent."""
+    """Return the levels that the ledger shows for populations."""
     return store.ledger(full=True).filter(scope="population")["level"].to_list()
 
 
 def test_fifty_statements_run_in_order(store, session):
-    """Every statement runs once, and its outcome has its number and line."""
+    """Every statement of a script runs once, in order, and its outcome has the statement's number and line."""
     outcomes = run_script(session, _script())
     assert [outcome.number for outcome in outcomes] == list(range(1, 51))
     assert [outcome.line for outcome in outcomes] == list(range(1, 51))
@@ -58,7 +58,7 @@ def test_fifty_statements_run_in_order(store, session):
 
 
 def test_nothing_runs_where_anything_is_wrong(store, session):
-    """All mistakes are reported at once, each with its line, and neither store nor session changes."""
+    """All errors in a script are reported at once, each with its line, and no statement runs."""
     outcomes = run_script(session, _script(WRONG, FAILING))
     wrong = WRONG | dict.fromkeys((31, 32), ("", "no series s2"))  # the declaration of s2 is wrong
     assert [outcome.number - 1 for outcome in outcomes] == sorted(wrong)
@@ -70,7 +70,7 @@ def test_nothing_runs_where_anything_is_wrong(store, session):
 
 
 def test_keep_going_runs_all_that_can_run(store, session):
-    """With keep_going, a mistake stops only its own statement and those that depend on it."""
+    """With keep_going, an error stops only the wrong statement and the statements that depend on it."""
     outcomes = run_script(session, _script(WRONG, FAILING), keep_going=True)
     assert [outcome.number for outcome in outcomes] == list(range(1, 51))
     failed = {outcome.number - 1 for outcome in outcomes if outcome.error is not None}
@@ -83,7 +83,7 @@ def test_keep_going_runs_all_that_can_run(store, session):
 
 
 def test_a_dry_run_says_what_would_be_spent(store, session):
-    """A dry run predicts the sums of the ledger, and changes neither store nor session."""
+    """A dry run states the cost before and after each release, and changes neither store nor session."""
     outcomes = run_script(session, _script(), dry_run=True)
     assert "nothing before, rho 0.1 after" in outcomes[25].message
     assert "rho 1.4 before, rho 1.5 after" in outcomes[39].message
@@ -117,7 +117,7 @@ release c from opened at level 0.2 open delta 1e-6;
 
 
 def test_a_dry_run_foresees_workloads_and_open_domains():
-    """A dry run of workloads and open domains refuses what the real run refuses, and predicts its ledger."""
+    """For workloads and open domains, a dry run refuses what a real run refuses and predicts the same costs."""
     people = range(600)
     log = pl.DataFrame({"u": people, "k": [f"k{i % 3}" for i in people], "h": [i % 24 for i in people]})
     with sh.open(":memory:", seed=3) as store, Session(store, tables={"log": log}) as session:
@@ -132,7 +132,7 @@ def test_a_dry_run_foresees_workloads_and_open_domains():
 
 
 def test_a_dry_run_counts_periods_that_were_dropped(store, session):
-    """In a dry run, as in a real run, a dropped period still counts for the units in it."""
+    """In a dry run, as in a real run, a unit's dropped periods still count towards the limit of periods."""
     weeks = sh.create(
         store, name="v", unit="user_id", key="query", max_keys=1, domain=sh.Strings(max_bytes=8),
         every=sh.Every("week", protects="user-week", most_periods=2, budget="0.1"),
@@ -159,7 +159,7 @@ CHOOSE = (
 
 
 def test_a_dry_run_adds_what_choosing_keys_spends(store, session):
-    """A dry run adds the cost of CHOOSE KEYS to later releases, and charges it to the budget."""
+    """A dry run adds the cost of CHOOSE KEYS to the costs of later releases and charges it to the budget."""
     script = f"{CHOOSE} {CHOOSE} create series s0 with ({OPTIONS}) as from log; release a from s0 at level 0.2"
     outcomes = run_script(session, script, dry_run=True)
     assert outcomes[0].message == "population default: nothing before, rho 0.5 after"
@@ -190,7 +190,7 @@ release b from weeks_2026w12 at level 0.04;
 
 
 def test_a_dry_run_foresees_budgets_caps_and_periods(store, session):
-    """A dry run of SET BUDGET and APPEND TO refuses what the real run refuses."""
+    """A dry run with budgets, caps and periods refuses the same statements as a real run."""
     foreseen, done = (run_script(session, LIMITS, keep_going=True, dry_run=dry) for dry in (True, False))
     refused = {outcome.number: str(outcome.error) for outcome in done if outcome.error is not None}
     assert list(refused) == [4, 6, 7, 12]

@@ -1,4 +1,4 @@
-"""Series, releases and tables in one session are the same from SQL and from Python."""
+"""Series, releases and tables of a session are the same in SQL and in Python."""
 
 from fractions import Fraction
 
@@ -14,7 +14,7 @@ DECLARED = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings
 
 
 def test_a_series_made_by_sql_is_the_one_made_by_python(log):
-    """The same seed, log and declaration give the same releases by SQL and by Python."""
+    """With equal seed, log and declaration, SQL and Python give the same releases."""
     with sh.open(":memory:", seed=11) as store:
         store.sql(CREATE, tables={"log": log})
         store.sql("release a from queries at level 0.1 expecting 1 false keys; release b from queries at level 1/3")
@@ -29,7 +29,7 @@ def test_a_series_made_by_sql_is_the_one_made_by_python(log):
 
 
 def test_both_fronts_keep_one_ledger(store, ran):
-    """SQL and Python see each other's releases; dropping the series keeps its cost."""
+    """SQL and Python use the same releases and the same ledger, which keeps the cost of a dropped series."""
     assert ran(f"{CREATE} release one from queries at level 0.5;")[1] == []
     series = store.series("queries")
     same = series.release("one", level="0.5").frame
@@ -53,14 +53,14 @@ def test_both_fronts_keep_one_ledger(store, ran):
     ],
 )
 def test_a_release_is_a_table_under_every_spelling(store, ran, text):
-    """A new session finds the table of a release under quoted, qualified and upper-case names."""
+    """In a new session, a release is a table whose name may be quoted, qualified or in upper case."""
     ran(CREATE + 'release "public" from queries at level 1;')
     with Session(store) as fresh:
         assert run_script(fresh, text)[-1].frame.item() == store.series("queries").release("public").frame.height
 
 
 def test_an_unverified_query_is_run_and_remembered(store, ran):
-    """A query that mixes units runs if declared unverified; declaration, release and ledger record this."""
+    """A query that mixes units runs only if declared unverified; declaration, release and ledger record this."""
     broken = CREATE.replace("from log", "from log limit 700")
     assert "LIMIT" in ran(broken)[1][0]
     _, problems = ran(broken.replace("cap = 2", "cap = 2, unverified = true") + "release a from queries at level 1;")
@@ -83,7 +83,7 @@ def test_an_unverified_query_is_run_and_remembered(store, ran):
     ],
 )
 def test_a_table_or_view_of_a_session_is_an_unchecked_source(store, ran, made, table):
-    """A table or view of a session is an unchecked source, but the query over it is still checked."""
+    """A table or view of a session is an unchecked source, but the query that reads it is still checked."""
     _, problems = ran(f"{made}; {CREATE.replace('from log', f'from {table}')} release a from queries at level 1;")
     assert problems == []
     metadata = store.series("queries").release("a").metadata
@@ -97,7 +97,7 @@ def test_a_table_or_view_of_a_session_is_an_unchecked_source(store, ran, made, t
 
 
 def test_macros_types_and_variables_of_a_session_are_not_seen(ran):
-    """The query of a series does not see macros, types or variables of the session."""
+    """The query of a series cannot use macros, types or variables that were created in the session."""
     made = """
         create macro upper(x) as x || (select count(*) from log)::varchar;
         create macro shout(x) as upper(x); create type kind as enum (select distinct query from log);
@@ -130,7 +130,7 @@ def test_a_session_whose_settings_change_what_a_query_means_is_refused(ran, sett
 
 
 def test_a_release_is_public(ran):
-    """A query may join a published release to a log, even if a table of the session has taken its name."""
+    """A query may join a log with a published release, even if a session table now has the release's name."""
     joined = "create series {} with ({}) as select l.user_id, l.query from log l join queries.public p using (query);"
     _, problems = ran(CREATE + "release public from queries at level 1;" + joined.format("b", OPTIONS))
     assert problems == []
@@ -142,7 +142,7 @@ def test_a_release_is_public(ran):
 
 
 def test_an_error_that_ends_a_transaction_stops_what_would_spend(ran):
-    """After an error inside a transaction, nothing is released before ROLLBACK."""
+    """After an error inside a transaction, no release is made until the transaction is rolled back."""
     _, problems = ran(f"begin; {CREATE} select error('x'); release a from queries at level 1", keep_going=True)
     assert len(problems) == 2 and "ROLLBACK" in problems[1]
 
@@ -158,7 +158,7 @@ def test_an_error_that_ends_a_transaction_stops_what_would_spend(ran):
     ],
 )
 def test_errors_about_rows_show_none(ran, here, text):
-    """An error about a value in a row withholds the engine's text."""
+    """An error about a value in a row does not show DuckDB's message, which could contain the value."""
     pl.DataFrame({"user_id": [SECRET_UNIT], "query": [SECRET_KEY]}).write_csv("secret.csv")
     _, problems = ran(text)
     assert len(problems) == 1 and SECRET_KEY not in problems[0] and SECRET_UNIT not in problems[0]
@@ -178,7 +178,7 @@ EVERYWHERE = """
 
 
 def test_every_place_of_a_statement_takes_a_parameter(store, log, here):
-    """Names, options, files, levels, false keys, thresholds and targets may be parameters; levels stay exact."""
+    """Every value in a statement may be a parameter, and a level that is given as a parameter stays exact."""
     log.write_parquet("it's a log.parquet")
     made = store.sql(EVERYWHERE, parameters=PARAMETERS).frame
     assert {f"bus {n}" for n in range(5)} <= set(made["query"]) and "weather" not in made["query"]
@@ -197,7 +197,7 @@ def test_every_place_of_a_statement_takes_a_parameter(store, log, here):
     ],
 )  # fmt: skip
 def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, name, wrong):
-    """A parameter is never parsed as SQL: a wrong one is refused with its line, and nothing is released."""
+    """A parameter is never parsed as SQL, and a wrong parameter is refused with its line before any release."""
     log.write_parquet("it's a log.parquet")
     with pytest.raises(errors.SparsehistError, match=r"line \d"):
         store.sql(EVERYWHERE, parameters={**PARAMETERS, name: wrong})
@@ -205,7 +205,7 @@ def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, na
 
 
 def test_units_may_be_tuples_and_renamed(store, ran):
-    """A unit may be two renamed columns; an expression that merges units is refused."""
+    """A unit may consist of two renamed columns, but an expression that merges units is refused."""
     made = CREATE.replace("unit = user_id", "unit = (u, place)").replace(
         "user_id, query", "{} as u, query as place, query"
     )
@@ -216,7 +216,7 @@ def test_units_may_be_tuples_and_renamed(store, ran):
 
 
 def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
-    """IF NOT EXISTS keeps a series of the same files, and refuses changed files, declarations and in-memory rows."""
+    """IF NOT EXISTS keeps a series of unchanged files; changes and rows in memory are refused."""
     log.write_parquet(here / "log.parquet")
     made = CREATE.replace("from log", "from 'log.parquet'")
     ran(made)
@@ -231,7 +231,7 @@ def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
 
 
 def test_measures_are_declared_in_words(store):
-    """The clauses CLIP, TO and STEP declare the same `Measure` as in Python."""
+    """The SQL clauses CLIP, TO and STEP declare the same `Measure` as Python does."""
     sales = pl.DataFrame({"user": [1, 2], "item": [0, 1], "price": [2.5, 30.0], "change": [-1, 1]})
     store.sql(
         "create series shop with (unit = user, key = item, max_keys = 1, domain = integers(5), "
@@ -243,7 +243,7 @@ def test_measures_are_declared_in_words(store):
 
 
 def test_every_source_says_what_was_checked(log, here):
-    """Metadata and ledger state whether the source of a series was checked."""
+    """Metadata and ledger state, for each source of a series, whether its query was checked."""
     log.write_parquet("log.parquet")
     query = sh.Query("select user_id, query from read_parquet($file)", parameters={"file": "log.parquet"})
     sources = {"a": (log, "unchecked source"), "b": ("log.parquet", None), "c": (query, "checked query")}

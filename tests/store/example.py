@@ -1,4 +1,4 @@
-"""A small store for tests: a series with a few keys, rounds with made-up noise, and a model of the contents."""
+"""Provide a small store with a series of a few keys, rounds with made-up noise, and a model of its contents."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ N_KEYS = 400
 
 
 def counted(n: int = N_KEYS) -> pl.DataFrame:
-    """Return counts of keys that no other file content can equal; the counts have few distinct values."""
+    """Return counts with few distinct values, whose keys occur in no other file."""
     number = np.arange(n)
     return pl.DataFrame({"key_0": [f"planted-key-{i:06d}" for i in number], "count": 1 + number % 7})
 
 
 def add_series(state: State, name: str = "queries", *, integer_noise: bool = False) -> int:
-    """Create a series and return the path id of its cells."""
+    """Create a series in a store, and return the id of the noise path of its cells."""
     series_id = f"{state.generation:02d}" + seeded(len(name)).bytes(4).hex()
     directory = state.spill / series_id
     directory.mkdir(mode=0o700)
@@ -36,7 +36,7 @@ def add_series(state: State, name: str = "queries", *, integer_noise: bool = Fal
 
 
 def make_store(path: Path, *, durable: bool = True) -> Path:
-    """Create a store with one series."""
+    """Create a store that contains one series."""
     create_store(path, durable=durable)
     with open_state(path, durable=durable) as state:
         add_series(state)
@@ -45,7 +45,7 @@ def make_store(path: Path, *, durable: bool = True) -> Path:
 
 @dataclass
 class Model:
-    """The expected contents of a path, in plain arrays."""
+    """The expected contents of a noise path, as plain arrays."""
 
     path_id: int
     integer_noise: bool = False
@@ -56,7 +56,7 @@ class Model:
     names: list[str] = field(default_factory=list)
 
     def make_round(self, level: Fraction | str, n_new: int, n_empty: int = 0, *, seed: int = 0) -> NewRound:
-        """Return a round with `n_new` cells, of which `n_empty` are empty, and add it to the model."""
+        """Return a new round with `n_new` cells, `n_empty` of them without units, and add the round to the model."""
         level = Fraction(level)
         rng = seeded(1000 * len(self.names) + seed)
         dtype = np.int64 if self.integer_noise else np.float64
@@ -95,7 +95,7 @@ class Model:
         )
 
     def check(self, state: State) -> None:
-        """Check that a state equals the model."""
+        """Check that the state of a store equals this model."""
         tracked = state.tracked(self.path_id)
         assert tracked.position.tolist() == self.position
         assert tracked.count.tolist() == self.count

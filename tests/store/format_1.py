@@ -1,4 +1,4 @@
-"""Write a store with all kinds of series and paths, and published files: `python -m tests.store.format_1`.
+"""Write a store with all kinds of series, and published files: `python -m tests.store.format_1`.
 
 The archive in data/ was written by the first version of the format, and later versions must open and continue it. Run
 this module again only while the format is not frozen.
@@ -32,7 +32,7 @@ def log() -> pl.DataFrame:
 
 
 def write(place: Path) -> None:
-    """Create the store, make releases of every series, and publish them."""
+    """Create the store, make releases of every series, and write their files."""
     store = sh.open(place / "store", create=True, who="curator")
     rows, text = log(), "strings(max_bytes=4)"
     rows.select(pl.col("key").unique().sort()).write_parquet(place / "keys.parquet")

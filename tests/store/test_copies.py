@@ -1,4 +1,4 @@
-"""Copying, restoring or moving a store never leads to two noises at one level, except as docs/store.md warns.
+"""Copying, restoring or moving a store never draws two noises for one level, except as docs/store.md warns.
 
 A scenario is a list of steps. A step is a method of `World`, such as `make`, `open`, `use` (release at a new level)
 or `adopt` (adopt, then use), or else a shell command. The steps run in a directory with a store at `home/store`,
@@ -30,13 +30,13 @@ container() {
 
 
 class World:
-    """A directory with a store and its releases; one method for each step of a scenario."""
+    """A directory with a store and its releases; each step of a scenario is a method or a shell command."""
 
     def __init__(self, root, patch):
         self.root, self.patch, self.seen, self.refusals = root, patch, [], 0
 
     def run(self, way):
-        """Run all steps of a scenario."""
+        """Run all steps of a scenario in order."""
         for name in ("home", "public", "elsewhere", "kept", "c"):
             (self.root / name).mkdir(parents=True)
         for step in (way if "make" in way else f"make home/store; {way}").split(";"):
@@ -55,7 +55,7 @@ class World:
         sh.open(store).ledger()
 
     def _use(self, store, *, adopt=False, publish=False):
-        """Release at a new level, as a user who opens the store would."""
+        """Open the store and make a release at a new level, as a user would."""
         try:
             if adopt:
                 sh.adopt(store, home_is_gone=True)
@@ -74,19 +74,19 @@ class World:
         self._use(store, publish=True)
 
     def _list(self, store):
-        """Publish an earlier release."""
+        """Write the file of an earlier release, which lists the release in the public ledger."""
         sh.open(store).series("words").release("before").write_parquet(self.root / "public" / "before.parquet")
 
     def _backup(self, store, copy):
         sh.open(store).backup(copy)
 
     def _blind(self):
-        """Give a copy the same file identity as its original."""
+        """Make all copies of a store appear to have the same file identity as the original."""
         for module in (opening, lifecycle):
             self.patch.setattr(module, "identity_of", lambda _: "1:1")
 
     def _dying(self, store, owner, name, before=lambda: None):
-        """Raise KeyboardInterrupt when a release calls the function `name`."""
+        """Make a release that is interrupted by a KeyboardInterrupt when it calls the function `name`."""
 
         def dies(*_, **__):
             before()
@@ -97,16 +97,16 @@ class World:
             self._use(store)
 
     def _torn(self, store, copy):
-        """Copy a store with its journal during a transaction, which is then rolled back."""
+        """Copy a store with its journal in the middle of a transaction, which is then rolled back."""
         self._dying(store, Database, "insert_event", lambda: subprocess.run(["cp", "-a", store, copy], check=True))
 
     def _unmarked(self, store):
-        """Interrupt a release after the commit, before the mark is raised."""
+        """Interrupt a release after its commit, but before the generation mark is raised."""
         self._dying(store, state, "raise_mark")
 
     @property
     def noises(self):
-        """Return the number of different releases at one level."""
+        """Return the number of different noises that were drawn for one level."""
         return len({frame.hash_rows(seed=1).sum() for frame in self.seen})
 
 
@@ -120,14 +120,14 @@ PUT_BACK = {
 
 
 def older(how, what, then="use", first="use"):
-    """Return a scenario that releases, restores an older copy of the store or its directory, and releases again."""
+    """Return a scenario that makes a release, restores an older copy of the store, and makes a release again."""
     source, target = {"store": ("kept/all/store", "home/store"), "home": ("kept/all", "home")}[what]
     restored = PUT_BACK[how].format(source=source, target=target)
     return f"cp -a home kept/all; {first} home/store; {restored}; {then} home/store"
 
 
 def moved(at, first, *, opened):
-    """Return a scenario that moves the original, puts a copy at its old path or elsewhere, and uses both."""
+    """Return a scenario that moves the store, copies an earlier copy to the old or a new path, and uses both."""
     copy = "home/store" if at == "home" else "copy"
     uses = [f"adopt {copy}", "use elsewhere/store"]
     begun = "cp -a home/store kept; mv home/store elsewhere;" + " open elsewhere/store;" * opened
@@ -135,7 +135,7 @@ def moved(at, first, *, opened):
 
 
 def containers(layers, begin, first, then):
-    """Return a scenario in which two containers have a store at the same path."""
+    """Return a scenario in which two containers each have a store at the same path."""
     return f"{begin}; container one {layers}; {first}; umount c; container two {layers}; {then}; umount c"
 
 
@@ -233,7 +233,7 @@ QUICK = (
 
 @pytest.fixture
 def taken(tmp_path, monkeypatch):
-    """Return a function that runs a scenario, on a tmpfs if it mounts anything, and unmounts afterwards."""
+    """Return a function that runs a scenario, on a tmpfs if the scenario mounts anything, and unmounts afterwards."""
 
     def take(way):
         root, mount = tmp_path / "root", ["mount", "-t", "tmpfs", "tmpfs", tmp_path / "root"]
@@ -253,13 +253,13 @@ def taken(tmp_path, monkeypatch):
 
 
 def slow(names):
-    """Return scenario names as parameters; only a few run by default."""
+    """Return scenario names as test parameters, most of which are marked as slow."""
     return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
 
 
 @pytest.mark.parametrize("what", slow(BESIDE))
 def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
-    """A scenario draws at most one noise at a level; it also makes a release, so that refusing all cannot pass."""
+    """No scenario of copying a store draws two different noises for one level."""
     world = taken(BESIDE[what])
     assert world.noises <= 1, f"{world.refusals} refusals of {world.refusals + len(world.seen)}"
     assert world.seen or "container" in what
@@ -268,19 +268,19 @@ def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", NAMED)
 def test_copies_listed_as_not_noticed_are_not_noticed(what, taken):
-    """In each scenario documented as not noticed, both copies draw their own noise."""
+    """In each scenario that docs/store.md lists as unnoticed, both copies of the store draw their own noise."""
     assert taken(NAMED[what][0]).noises == 2
 
 
 @pytest.mark.parametrize("what", slow(HONEST))
 def test_whoever_uses_a_store_honestly_is_not_refused(what, taken):
-    """Moving, remounting, restarting and restoring the newest copy are never refused."""
+    """Moving or remounting a store, restarting a container or restoring the newest copy is never refused."""
     world = taken(HONEST[what])
     assert (world.noises, world.refusals) == (1, 0)
 
 
 def test_the_page_lists_all_ways_to_copy_a_store():
-    """docs/store.md lists every scenario, with advice for copies that are not noticed."""
+    """docs/store.md lists every scenario, and gives advice for those in which a copy goes unnoticed."""
     page = " ".join(PAGE.read_text().split())
     missing = [what for what in BESIDE if f"| {what} | no noise is drawn twice |" not in page]
     missing += [what for what, (_, words) in NAMED.items() if f"| {what} | **not noticed** |" not in page]

@@ -1,4 +1,4 @@
-"""A flipped bit in a file of a store is noticed or harmless; it never gives another number or a crash."""
+"""A flipped bit in a store's files is detected or harmless, and never causes a wrong number or a crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOMAIN = sh.Catalogue(pl.Series([*KEYS, *(f"absent {i}" for i in range(2000))]))
 
 
 def make(path):
-    """Create a store with a long series, releases of its cells, and a release of a workload."""
+    """Create a store with a long series, releases of the series, and a release of a workload."""
     counted = pl.DataFrame({"key": KEYS, "count": 1 + seeded(3).geometric(0.3, len(KEYS))})
     series = sh.create(path, sh.Counts(counted, largest=1), name="long", key="key", max_keys=2, domain=DOMAIN)
     for name, level, threshold in (("coarse", "0.1", 20.0), ("fine", "0.5", 9.0), ("again", "0.3", 11.5)):
@@ -33,7 +33,7 @@ def make(path):
 
 
 def seen(path):
-    """Return everything a store shows: releases, metadata, ledger, events, and positions and counts of keys."""
+    """Return everything that a store shows: releases, metadata, ledger, events, keys and counts."""
     store = sh.open(path)
     found = [store.ledger(full=True).rows(), store.events().rows()]
     long, daily = store.series("long"), store.series("daily")
@@ -56,7 +56,7 @@ def flip(file, bit):
 
 
 def outcome(path, whole):
-    """Return whether a damaged store is harmless, noticed, shows another number or crashes."""
+    """Return "harmless", "noticed", "another number" or "crash", according to what a damaged store does."""
     try:
         return "harmless" if seen(path) == whole else "another number"
     except SparsehistError:
@@ -66,12 +66,12 @@ def outcome(path, whole):
 
 
 def unchecked(parts, number):
-    """Return a part of the counts without comparing it with its checksum."""
+    """Return a part of the counts without verifying its checksum."""
     return memoryview(parts._mapped)[parts._bounds[number] : parts._bounds[number + 1]]
 
 
 def flips(path, n, seed, *, of_counts, compared=True):
-    """Flip and restore random bits one at a time, and count the outcomes."""
+    """Flip and restore random bits one at a time, and return how often each outcome occurs."""
     if not compared:
         series_files._Parts.__getitem__ = unchecked
     whole, rng = seen(path), seeded(seed)
@@ -92,7 +92,7 @@ def flips(path, n, seed, *, of_counts, compared=True):
 
 
 def in_a_process(*asked, **how):
-    """Run `flips` in its own process, so that a crash ends only that process."""
+    """Run `flips` in a separate process, so that a crash ends only that process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(flips, *asked, **how).result()
 
@@ -115,13 +115,13 @@ def store(tmp_path_factory):
     ],
 )
 def test_a_flipped_bit_is_noticed_or_harmless(store, of_counts, n):
-    """After a random bit flip, every number is the same or the store is refused."""
+    """After a random bit flip, either every number is unchanged or the store is refused."""
     ended = in_a_process(store, n, n, of_counts=of_counts)
     assert set(ended) <= {"noticed", "harmless"} and ended["noticed"] > (n / 2 if n > 40 else 0), ended
 
 
 def test_flips_that_no_checksum_covers_are_found(store):
-    """Negative control: without the checksums of the counts, bit flips give other numbers or crash."""
+    """Negative control: if checksums of counts are not verified, bit flips cause wrong numbers or crashes."""
     try:
         ended = in_a_process(store, 40, 1, of_counts=True, compared=False)
     except BrokenProcessPool:
@@ -130,7 +130,7 @@ def test_flips_that_no_checksum_covers_are_found(store):
 
 
 def test_an_error_of_sqlite_that_is_no_text_is_ours(tmp_path):
-    """SQLite's error about a damaged schema may be invalid UTF-8; it is raised as StoreDamagedError."""
+    """If SQLite reports a damaged schema in invalid UTF-8, StoreDamagedError is raised instead."""
     path = make_store(tmp_path / "s")
     whole = (path / "state.sqlite").read_bytes()
     begins = whole.lower().index(b"create table release")
@@ -142,7 +142,7 @@ def test_an_error_of_sqlite_that_is_no_text_is_ours(tmp_path):
 
 @pytest.mark.parametrize("value", [b"create store", b"gaussian", b"default"])
 def test_a_flipped_value_of_the_state_is_noticed_by_its_digest(tmp_path, value):
-    """The digest of the state detects a flipped value that SQLite does not detect."""
+    """The digest of the state detects a changed value that SQLite itself does not detect."""
     path = make_store(tmp_path / "s")
     state = path / "state.sqlite"
     flip(state, 8 * state.read_bytes().index(value))

@@ -1,4 +1,4 @@
-"""A store and files written by the first version of format 1 can be opened and continued."""
+"""Stores and files that the first version of format 1 wrote can still be opened and continued."""
 
 import tarfile
 
@@ -12,7 +12,7 @@ from tests.store.format_1 import ARCHIVE, DAYS, FINER, LEVEL, log
 
 @pytest.fixture
 def place(tmp_path):
-    """Unpack the archive and adopt the store in it, because it was packed at another path."""
+    """Unpack the archived store, and adopt it because its path has changed."""
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(tmp_path, filter="data")
     (tmp_path / "store").chmod(0o700)
@@ -23,7 +23,7 @@ def place(tmp_path):
 
 
 def test_a_store_of_format_1_is_opened_and_goes_on(place):
-    """Stored releases equal their published files, every path makes finer releases, and logs can be appended."""
+    """Releases of an old store equal their published files, and new releases and appends succeed."""
     store = sh.open(place / "store")
     with store.hold() as state:
         state.verify()

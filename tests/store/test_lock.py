@@ -14,7 +14,7 @@ from tests.store.example import Model, make_store
 
 
 def test_a_store_is_opened_once_at_a_time(tmp_path):
-    """A second opening is refused while the first one holds the store."""
+    """A store that is already open cannot be opened a second time."""
     path = make_store(tmp_path / "s")
     with open_state(path), pytest.raises(StoreInUseError, match="wait=") as caught, open_state(path, wait=0.05):
         pass
@@ -24,7 +24,7 @@ def test_a_store_is_opened_once_at_a_time(tmp_path):
 
 
 def test_rounds_of_many_threads_do_not_mix(tmp_path):
-    """Threads that release at once wait for each other, and each round builds on the previous one."""
+    """Threads that make releases at the same time wait for each other, and each builds on the previous round."""
     path = make_store(tmp_path / "s", durable=False)
     model = Model(1)
     errors = []
@@ -48,7 +48,7 @@ def test_rounds_of_many_threads_do_not_mix(tmp_path):
 
 
 def in_child(work):
-    """Run a function in a forked child and return its exit code; a child that hangs is killed."""
+    """Run a function in a forked child and return the exit code; kill a child that hangs."""
     child = os.fork()
     if child == 0:
         signal.alarm(20)
@@ -65,7 +65,7 @@ def in_child(work):
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_a_fork_inside_the_block_cannot_use_or_release_the_store(tmp_path):
-    """A forked child can neither commit with its parent's connection nor release its lock or remove its files."""
+    """A forked child can neither commit to its parent's open store, nor release the lock or remove its files."""
     path = make_store(tmp_path / "s")
     model = Model(1)
     with open_state(path) as state:

@@ -22,7 +22,7 @@ from tests.store.example import Model, make_store
 
 
 def release(path):
-    """Commit one more round and return its generation."""
+    """Commit one more round to a store and return the store's new generation."""
     with open_state(path) as state:
         known = state.releases(state.series("queries"))
         model = Model(1, noise={Fraction(1): []} if known else {}, names=[""] * len(known))
@@ -37,18 +37,18 @@ def flip(file, at):
 
 
 def die(*_, **__):
-    """Raise KeyboardInterrupt, as if the process ended here."""
+    """Raise KeyboardInterrupt to simulate the end of the process."""
     raise KeyboardInterrupt
 
 
 @pytest.fixture
 def path(tmp_path):
-    """Create a store with one series."""
+    """Create a store with one series, and return its path."""
     return make_store(tmp_path / "s")
 
 
 def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
-    """A store is created only at a free path or in an empty directory; anything else stays unchanged."""
+    """A store is created only at an unused path or in an empty directory; existing files stay unchanged."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "full" / "x").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
@@ -66,7 +66,7 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
 
 
 def test_another_version_is_refused(path):
-    """A store of another format version is refused with the remedy."""
+    """A store of another format version is refused with an error that names the remedy."""
     (path / "format").write_text(json.dumps({"sparsehist store": 2}))
     with pytest.raises(StoreError, match="upgrade"), open_state(path):
         pass
@@ -75,7 +75,7 @@ def test_another_version_is_refused(path):
 @pytest.mark.parametrize("name", ["format", "state.sqlite", "series"])
 @pytest.mark.parametrize("damage", ["missing", "truncated", "garbage"])
 def test_damage_to_the_directory_is_named(path, name, damage):
-    """A missing, truncated or overwritten part of the store is named in the error, and is not created again."""
+    """An error names the missing, truncated or overwritten part of a store, and the part is not recreated."""
     place = path / name
     if place.is_dir():
         shutil.rmtree(place)
@@ -91,7 +91,7 @@ def test_damage_to_the_directory_is_named(path, name, damage):
 
 
 def test_damage_to_a_round_is_named(path):
-    """A round file that is missing, truncated or altered in any block is refused when it is read."""
+    """Reading a round file that is missing, truncated or altered raises an error that names the file."""
     with open_state(path) as state:
         model = Model(1)
         state.commit_round(model.make_round("1", 20, 5))
@@ -127,7 +127,7 @@ def test_damage_to_a_round_is_named(path):
     ],
 )
 def test_an_altered_state_is_refused(path, change):
-    """Altered releases, planted triggers and planted views are refused even if the digest of the state is missing."""
+    """A state with altered releases, triggers or views is refused, even if the digest of the state is missing."""
     with open_state(path) as state:
         model = Model(1)
         state.commit_round(model.make_round("2", 20, 5))
@@ -140,7 +140,7 @@ def test_an_altered_state_is_refused(path, change):
 
 
 def test_leftovers_of_dead_runs_are_erased_by_the_next_opening(path):
-    """Opening a store erases files and directories that the state does not know, and nothing else."""
+    """Opening a store deletes exactly those files and directories that its state does not list."""
     with open_state(path) as state:
         directory = state.series("queries").directory
     before = sorted(place.name for place in directory.iterdir())
@@ -156,7 +156,7 @@ def test_leftovers_of_dead_runs_are_erased_by_the_next_opening(path):
 
 @pytest.mark.parametrize("part", ["index", "counts"])
 def test_a_check_notices_a_flipped_bit_of_any_file(path, part):
-    """`verify` compares every file with its digest."""
+    """`verify` detects a flipped bit in any file, because it compares every file with its digest."""
     with open_state(path) as state:
         flip(state.series("queries").directory / part, -1)
         with pytest.raises(StoreDamagedError, match=part):
@@ -164,7 +164,10 @@ def test_a_check_notices_a_flipped_bit_of_any_file(path, part):
 
 
 def test_a_damaged_mark_is_an_error(tmp_path, path):
-    """A damaged mark file is refused; a new store at the same path keeps the marks of the removed one."""
+    """A store with a damaged mark file is refused.
+
+    The mark file holds the store's generation; a new store at the path keeps the marks of a removed store.
+    """
     mark = tmp_path / "s.generation"
     first = mark.read_bytes()
     shutil.rmtree(path)
@@ -178,7 +181,10 @@ def test_a_damaged_mark_is_an_error(tmp_path, path):
 
 
 def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path, path):
-    """Opening completes a line of the mark file that a power cut truncated; many lines are compacted to one."""
+    """Opening a store completes the last line of its mark file if a power cut truncated the line.
+
+    When the mark file has many lines, it is reduced to one line.
+    """
     mark, store_id = tmp_path / "s.generation", json.loads((path / "format").read_text())["store_id"]
     for generation, cut in ((2, 1), (3, 5), (4, 30)):
         assert release(path) == generation
@@ -197,7 +203,7 @@ def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path, path)
 
 
 def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, path, monkeypatch):
-    """After an adoption died before its mark, another copy may be adopted, and then only that copy opens."""
+    """If adopting a copy is interrupted, another copy can be adopted, and then only that copy can be opened."""
     copy, other = tmp_path / "copy", tmp_path / "other"
     for place in (copy, other):
         shutil.copytree(path, place)

@@ -1,4 +1,4 @@
-"""Writes are synchronised in a safe order, and only the owner may write to a store."""
+"""Writes are synchronised in a safe order, and a store that other users can write to is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.store.example import Model, add_series, make_store
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Record renames, fsyncs and SQLite transactions, in order, as (call, path)."""
+    """Record renames, fsyncs and SQLite transactions in order, as pairs (call, path)."""
     made: list[tuple[str, Path]] = []
 
     def recorded(place, name, *words):
@@ -54,7 +54,7 @@ def check_order(calls: list[tuple[str, Path]], final: Path) -> None:
 
 
 def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls):
-    """A new store, a series, a round, its mark and its published file are all synchronised in a safe order."""
+    """The files of a store, series and round, the mark and the published file are synchronised in a safe order."""
     path, out = tmp_path / "s", tmp_path / "out"
     out.mkdir()
     create_store(path)
@@ -85,7 +85,7 @@ def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls)
 
 
 def test_a_backup_is_on_the_disk_and_is_no_second_store(tmp_path, calls):
-    """All parts of a backup are synchronised before its rename; it is not adopted beside the original."""
+    """A backup is synchronised before its rename, and cannot be adopted while the original exists."""
     path, copy = make_store(tmp_path / "s"), tmp_path / "copy"
     calls.clear()
     backup(path, copy)
@@ -96,7 +96,7 @@ def test_a_backup_is_on_the_disk_and_is_no_second_store(tmp_path, calls):
 
 
 def test_a_public_ledger_lists_one_release_per_generation(tmp_path):
-    """A release is listed once; another release of its generation, or other rows, are refused."""
+    """A public ledger lists each release once, and refuses another release or other rows for a generation."""
     entry = {"store": "s", "generation": 1, "round": "a", "digest": "0"}
     publish(tmp_path, entry)
     publish(tmp_path, entry)
@@ -108,7 +108,7 @@ def test_a_public_ledger_lists_one_release_per_generation(tmp_path):
 
 @pytest.mark.parametrize("forgotten", ["directory", "content", "order"])
 def test_a_forgotten_synchronisation_is_seen(tmp_path, calls, forgotten):
-    """Negative control: the order check fails if one synchronisation is missing or late."""
+    """Negative control: the check of the order fails if a synchronisation is missing or late."""
     path = make_store(tmp_path / "s")
     calls.clear()
     with open_state(path) as opened:
@@ -126,7 +126,7 @@ def test_a_forgotten_synchronisation_is_seen(tmp_path, calls, forgotten):
 
 
 def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path, monkeypatch):
-    """If raising the mark fails, the release and the next opening fail too, until the mark can be raised."""
+    """If the generation mark cannot be raised after a commit, the release and later openings fail until it can."""
     path = make_store(tmp_path / "s")
 
     def refuse(*_):
@@ -147,7 +147,7 @@ def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path
 
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
-    """A commit with a missing or truncated attachment is an error, and registers nothing."""
+    """A commit fails and registers nothing if the attachment of its noise path is missing or truncated."""
     path = make_store(tmp_path / "s")
     with open_state(path) as opened:
         record = opened.series("queries")
@@ -162,7 +162,7 @@ def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
 def test_a_store_that_others_can_write_to_is_refused(tmp_path, mode):
-    """A store directory that its group or other users can write to is refused."""
+    """A store is refused if its group or other users can write to its directory."""
     path = make_store(tmp_path / "s")
     path.chmod(mode)
     with pytest.raises(StoreError, match="other users can write"), open_state(path):

@@ -15,12 +15,12 @@ from tests.store.example import Model, make_store
 
 
 def modes(path):
-    """Return the file modes of a directory and everything in it."""
+    """Return the file modes of a directory and of everything in it."""
     return {place.name: stat.S_IMODE(place.stat().st_mode) for place in [path, *path.rglob("*")]}
 
 
 def test_nothing_in_a_store_can_be_read_by_others(tmp_path):
-    """For any umask, every directory of a store has mode 0700 and every file 0600, journals included."""
+    """Directories of a store have mode 0700 and files, journals included, mode 0600, whatever the umask."""
     before = os.umask(0)
     try:
         path = make_store(tmp_path / "s")
@@ -41,7 +41,7 @@ def test_nothing_in_a_store_can_be_read_by_others(tmp_path):
 
 @pytest.mark.parametrize("limit", [2000, 30_000])
 def test_a_full_disk_leaves_the_store_before_the_round(tmp_path, limit):
-    """If the disk is too full for the round file or the state, the error says so and nothing is released."""
+    """If the disk is too full to write a round, the error says so and nothing is released."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         new = replace(Model(1).make_round("1", 300, 100), metadata={"padding": "x" * 50_000})
@@ -60,7 +60,7 @@ def test_a_full_disk_leaves_the_store_before_the_round(tmp_path, limit):
 
 
 def test_settings_of_the_state_are_in_force(tmp_path):
-    """All SQLite pragmas have taken effect; SQLite would ignore a misspelt one silently."""
+    """All SQLite pragmas of the state have taken effect; SQLite silently ignores a misspelt pragma."""
     wanted = {"synchronous": 3, "secure_delete": 1, "temp_store": 2, "trusted_schema": 0, "cell_size_check": 1}
     wanted["journal_mode"] = "delete"
     database = Database(tmp_path, durable=True, create=True)
@@ -69,7 +69,7 @@ def test_settings_of_the_state_are_in_force(tmp_path):
 
 
 def test_a_truncated_file_is_named_without_its_length(tmp_path):
-    """The error about a truncated file shows no length, which would tell how many keys and units there are."""
+    """An error about a truncated file hides its length, which would reveal the number of keys or units."""
     written = write_file(tmp_path / "counts", bytes(4321), durable=False)
     (tmp_path / "counts").write_bytes(bytes(1234))
     with pytest.raises(StoreDamagedError, match="does not have the size that was recorded; restore") as caught:

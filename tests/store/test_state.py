@@ -19,7 +19,7 @@ ROUND = st.tuples(st.sampled_from(["1/3", "0.1", "2", "0.5"]), st.booleans(), st
 
 
 def workload_round(path, name, level, noise, **more):
-    """Return a round of a workload; `path` is a path id, or the series in which to open a path."""
+    """Return a round of a workload on an existing noise path, or on a new path if `path` is a series."""
     if not isinstance(path, int):
         integer = noise is not None and noise.dtype == np.int64
         path = PathRecord(path.series_id, "workload", "prefix(50)", "spectral", integer)
@@ -29,7 +29,7 @@ def workload_round(path, name, level, noise, **more):
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rounds=st.lists(ROUND, max_size=8), integer_noise=st.booleans())
 def test_state_gives_back_what_was_committed(tmp_path_factory, rounds, integer_noise):
-    """Rounds of cells and of a workload, in any order of levels, are read back exactly by the next opening."""
+    """Rounds of cells and of a workload are read back exactly when a store is opened again."""
     path = tmp_path_factory.mktemp("store") / "s"
     create_store(path, durable=False)
     spent, path_id, names = {}, None, []
@@ -62,7 +62,7 @@ def test_state_gives_back_what_was_committed(tmp_path_factory, rounds, integer_n
 
 @pytest.mark.parametrize("of_cells", [True, False])
 def test_state_refuses_a_round_built_on_an_older_generation(tmp_path, of_cells):
-    """A round built on an older generation is refused, and leaves no row, file, path or attachment behind."""
+    """A round that was built on an older generation of the store is refused and leaves nothing behind."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         record = state.series("queries")
@@ -81,7 +81,7 @@ def test_state_refuses_a_round_built_on_an_older_generation(tmp_path, of_cells):
 
 
 def test_dropped_series_leaves_its_ledger_and_no_secret(tmp_path):
-    """After a drop no file contains a key, the salt, a request or noise, and the ledger keeps the cost."""
+    """After a series is dropped, its cost stays in the ledger, and no file has its keys, salt, requests or noise."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         record = state.series("queries")
@@ -112,7 +112,7 @@ def test_dropped_series_leaves_its_ledger_and_no_secret(tmp_path):
 
 
 def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path, monkeypatch):
-    """If a process dies in a drop after the commit, the next opening removes the remaining bytes and files."""
+    """If a process dies while it drops a series, the next opening deletes what remains of the series."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         model = Model(state.series("queries").path_id)
@@ -137,5 +137,5 @@ def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path
 
 
 def everything_in(path):
-    """Return the bytes of all files of a store, including free pages and journals."""
+    """Return the bytes of all files of a store, including SQLite's free pages and journals."""
     return b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())

@@ -16,7 +16,7 @@ M, TOP = 0x9E3779B97F4A7C15, 2**64
 
 
 def reference(row: tuple[str | int, ...], salt: bytes) -> int:
-    """Return the hash of one key, computed by its definition."""
+    """Return the hash of one key, computed step by step from the definition of the hash."""
     seeds = hashlib.blake2b(salt, digest_size=16, person=b"support-keys").digest()
     state = int.from_bytes(seeds[:8], "little")
     for value in row:
@@ -34,7 +34,7 @@ def reference(row: tuple[str | int, ...], salt: bytes) -> int:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=40), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=20))
 def test_hash_follows_its_definition(rows):
-    """The vectorised hash equals its definition for all keys, whatever other keys are in the frame."""
+    """The vectorised hash of a key equals its definition, whatever other keys are in the frame."""
     keys = pl.DataFrame(rows, schema={"key_0": pl.String, "key_1": pl.Int64}, orient="row")
     assert hash_keys(keys, SALT).tolist() == [reference(row, SALT) for row in rows]
     assert hash_keys(keys[1:], SALT).tolist() == [reference(row, SALT) for row in rows[1:]]
@@ -42,7 +42,7 @@ def test_hash_follows_its_definition(rows):
 
 @pytest.mark.parametrize("number", [0, 1, 50, 1000])
 def test_sorted_hashes_rise_and_keep_their_positions(monkeypatch, number):
-    """Hashes are sorted together with their positions, whether they fit in memory or not."""
+    """Hashes are returned in ascending order together with their positions, even if they exceed the memory limit."""
     monkeypatch.setattr(support, "_SORTED", 100)
     hashes = np.random.default_rng(3).integers(0, 2**64, number, dtype=np.uint64)
     pieces = list(support.in_order(hashes, 37))

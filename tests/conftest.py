@@ -33,13 +33,13 @@ os.register_at_fork(after_in_child=_keys.seed)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """Seed the random generator keys before a fixture, which several tests may share."""
+    """Seed the random generators before a fixture is created, because several tests may share the fixture."""
     _keys.seed(f"{request.node.nodeid} {fixturedef.argname}")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Seed the random generator keys before a test."""
+    """Seed the random generators before a test runs."""
     _keys.seed(item.nodeid)
 
 

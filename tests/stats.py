@@ -74,7 +74,10 @@ def ks_test(sample: ArrayLike, cdf: Callable[[NDArray[np.float64]], ArrayLike]) 
 
 
 def binomial_test(successes: int, trials: int, probability: float) -> float:
-    """Return the p-value of a number of successes: twice the smaller tail, by the Poisson limit for many trials."""
+    """Return the p-value of a number of successes, which is twice the smaller tail of the binomial distribution.
+
+    Above 2**53 trials, the Poisson distribution replaces the binomial distribution.
+    """
     if trials > 2**53:
         return poisson_test(successes, float(trials) * probability)
     at_most = special.betaincc(successes + 1, trials - successes, probability) if successes < trials else 1.0
@@ -83,7 +86,7 @@ def binomial_test(successes: int, trials: int, probability: float) -> float:
 
 
 def poisson_test(events: int, mean: float) -> float:
-    """Return the p-value of a number of events: twice the smaller exact tail of the Poisson distribution."""
+    """Return the p-value of a number of events, which is twice the smaller tail of the Poisson distribution."""
     at_most = special.gammaincc(events + 1, mean)
     at_least = special.gammainc(events, mean) if events > 0 else 1.0
     return min(1.0, 2.0 * float(min(at_most, at_least)))
@@ -222,7 +225,7 @@ def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
 def _pooled_to_expectation(
     observed: ArrayLike, probabilities: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return observed and expected counts of pooled cells, or empty arrays after an impossible observation."""
+    """Return observed and expected counts of pooled cells, or empty arrays if an impossible outcome was observed."""
     counts = np.asarray(observed, dtype=np.float64)
     chances = np.asarray(probabilities, dtype=np.float64)
     if counts.shape != chances.shape or counts.ndim != 1:

@@ -63,7 +63,7 @@ def test_create_and_its_companions_take_these_parameters() -> None:
 
 
 def test_the_examples_of_the_contract_run(files: Path) -> None:
-    """A series of files accepts every kind of level in any order, and its written releases can be read back."""
+    """A series of files can be released at every kind of level, and its written releases can be read back."""
     store = sh.open("logs.sparsehist", create=True)
     declared = {
         "name": "queries", "unit": "user_id", "key": "query", "domain": sh.Strings(max_bytes=32), "max_keys": 20,
@@ -146,7 +146,7 @@ def test_a_series_per_period(files: Path) -> None:
 
 
 def test_sources_and_bounds_in_their_records(files: Path) -> None:
-    """Records declare typed files, unchecked queries, weights and portable order; invalid `Counts` are refused."""
+    """Records such as `sh.Files` and `sh.Share` declare sources and bounds, and invalid `Counts` are refused."""
     store = sh.open(":memory:", seed=1)
     text = "select user_id, query from read_parquet('log/*.parquet') limit 900"
     unchecked = sh.create(store, sh.Query(text, unverified=True), name="unchecked", **QUERIES)

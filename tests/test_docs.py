@@ -82,7 +82,7 @@ def _anchors(text):
 
 
 def test_names_and_make_targets_on_the_pages_exist():
-    """On the pages, every `sh.name` is public, every make target exists, and no path belongs to this machine."""
+    """The pages use only public `sh.` names and existing make targets, and contain no path of this machine."""
     text = "".join(_text(page) for page in (README, *PAGES, *OTHERS))
     assert set(re.findall(r"\bsh\.(\w+)", text)) <= set(sparsehist.__all__)
     named = re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", text, flags=re.MULTILINE)

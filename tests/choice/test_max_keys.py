@@ -46,7 +46,7 @@ def spent(store: sh.Store) -> list[str]:
 
 
 def page_visits() -> pl.DataFrame:
-    """Return the page visits in `data/msweb_1998.csv`, with integers as pages."""
+    """Return the page visits in `data/msweb_1998.csv`, with pages numbered by integers."""
     log = pl.read_csv(Path(__file__).parents[2] / "data" / "msweb_1998.csv")
     return log.select(unit="user_id", key=pl.col("url").rank("dense").cast(pl.Int64) - 1).unique(maintain_order=True)
 

@@ -87,7 +87,7 @@ def test_the_overview_names_every_command(sparsehist):
     ],
 )
 def test_a_wrong_line_exits_with_2_and_says_what_is_wrong(sparsehist, words, hint):
-    """A wrong command line exits with code 2 and explains the error in one line, or as JSON with `--json`."""
+    """After a wrong command line, the command exits with code 2 and a one-line error, or JSON with `--json`."""
     wrong = sparsehist(words)
     assert (wrong.code, wrong.out) == (2, "")
     assert hint in wrong.err and wrong.err.count("\n") == 1

@@ -104,7 +104,7 @@ def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_sources_that_are_no_log_are_refused(tmp_path):
-    """Directories, pipes, SQL text and other objects that are not logs are refused in our own words."""
+    """Directories, pipes, SQL text and other objects are refused as logs, and no error shows their content."""
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "pipe.csv", tmp_path, "select 1 as user_id"):
         refused(NotFoundError, "no regular file.*Query", path)

@@ -13,7 +13,7 @@ PRODUCT = Domain.parse("product(day=dates('2024-01-01', '2024-12-31'), country=c
 
 
 def test_csv_ids_and_keys_are_text_and_only_empty_fields_are_null(tmp_path):
-    """CSV fields are read as text and only empty fields are null, but a domain of numbers or dates parses them."""
+    """CSV fields are read as text unless the domain has numbers or dates, and only empty fields are null."""
     path = tmp_path / "log.csv"
     path.write_text('user_id,query\n007,NA\n7,"NA"\n7,\n,x\n8,""\n')
     assert as_dict(count(path, on_null="drop")) == {"NA": 2}

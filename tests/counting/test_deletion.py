@@ -107,7 +107,7 @@ LIMITED = (pl.Int8, pl.Date, pl.Int16)  # fmt: skip
 
 
 def _column(numbers, dtype):
-    """Return a column of one type, with each row chosen by index from ten values, which include extreme integers."""
+    """Return a column of one type whose values are selected by index from ten values, including extreme integers."""
     texts = dtype in (pl.String, pl.Categorical, pl.Binary)
     values = pl.Series(range(10), dtype=pl.Int32).cast(pl.String if texts else dtype).cast(dtype)
     if dtype.is_integer():

@@ -44,7 +44,7 @@ def in_batches(values, sizes):
 @pytest.mark.parametrize("bits", [64, 7, 2, 0])
 @pytest.mark.parametrize("pool", [BYTES, FAR], ids=["bytes", "numbers"])
 def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkeypatch):
-    """Two values get the same code if and only if they are equal, for any hash, batches and threads."""
+    """Two values get equal codes exactly if they are equal, for any hash function, batches and number of threads."""
     monkeypatch.setattr(codes, "row_hash", few_hashes(bits))
     monkeypatch.setattr(codes, "_BLOCK", 5)
     monkeypatch.setattr(codes, "_FIRST_BITS", 1)

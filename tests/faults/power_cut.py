@@ -229,12 +229,12 @@ class Cut(NamedTuple):
 
 
 def zeros(writes):
-    """Return writes of the same offsets and lengths whose bytes are all zero."""
+    """Return a list of writes in which every byte is replaced by zero."""
     return [Write(offset, data and bytes(len(data))) for offset, data in writes]
 
 
 def cuts(chance):
-    """Return all kinds of power cuts, from one that loses every unsynchronised change to one that keeps all names."""
+    """Return all kinds of power cuts, from one that loses all unsynchronised changes to some that keep most."""
 
     def some(writes):
         sectors = [

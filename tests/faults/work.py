@@ -45,7 +45,7 @@ def level(number):
 
 
 def released(place, **how):
-    """Make the next release, of cells or of a workload, and write its file."""
+    """Make the next release, of cells or of a workload, and write the release to a file."""
     n = place.number()
     how = how or {"threshold": 42.0 + n % 5}
     place.create().release(f"r{n}", level=level(n), **how).write_parquet(place.out / f"r{n}.parquet")
@@ -57,7 +57,7 @@ def day(place, step):
 
 
 def appended(place):
-    """Append the next step to a running series, release its counts and write the file."""
+    """Append the next step to a running series, release its counts and write the release to a file."""
     series = place.create("days", steps=MOST_STEPS)
     step = min(series.appended() + 1, MOST_STEPS)
     series.append(day(place, step), step=step)
@@ -84,7 +84,7 @@ def check_append(place):
 
 
 def added(place):
-    """Append the next week to a periodic series with most_periods=2, then release its counts and write the file."""
+    """Append the next week to a periodic series, release the week's counts and write the release to a file."""
     series = place.create("weeks", every=sh.Every("week", most_periods=2, budget="1"))
     number = min(len(series.appended()) + 1, 52)
     log = day(place, number).collect()
@@ -165,7 +165,7 @@ def unbackup(place):
 
 
 def unadopt(place):
-    """Check that one backup can be adopted and a second one cannot; then prepare the next attempt."""
+    """Check that one of two backups can be adopted and the other backup then cannot; prepare the next attempt."""
     sh.adopt(place.root / "kept", home_is_gone=True)
     cannot_adopt(place.root / "other")
     (place.root / "kept").rename(place.store)
@@ -214,14 +214,14 @@ def prepare_move(place):
 
 
 def script(place):
-    """Run an SQL script that creates a series, makes a release and writes its file."""
+    """Run an SQL script that creates a series, makes a release and writes the release to a file."""
     n = place.number() if place.store.exists() else 0
     text = SCRIPT.format(name=f"s{n}", level=level(n), file=place.out / f"s{n}.parquet")
     sh.sql(text, store=place.store, tables={"log": place.log})
 
 
 def unscript(place):
-    """Check that running the same script again completes it; sometimes drop the series afterwards."""
+    """Check that running the interrupted script again completes it; sometimes drop the series afterwards."""
     script(place)
     inspect(place)
     if place.number() % 5 == 4 and "by_script" in place.open().series_names():
@@ -250,7 +250,7 @@ def round_committed(place):
 
 
 def grown(state):
-    """Return a model of the store after its present number of releases, whose noise is drawn with fixed seeds."""
+    """Return a model of the store with its present number of releases, redrawing their noise with fixed seeds."""
     record = state.series("queries")
     model = Model(record.path_id)
     for release in state.releases(record):
@@ -292,7 +292,7 @@ def again(place):
 
 
 def sums_released(place):
-    """Release counts and the sums of two measures, each with its own noise path, and write the file."""
+    """Release counts and the sums of two measures, each on its own noise path, and write them to a file."""
     made = place.open().series("visits").release("sums", level=1, measures=1)
     made.write_parquet(place.out / "sums.parquet")
 

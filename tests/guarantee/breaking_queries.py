@@ -1,5 +1,5 @@
 # ruff: noqa: E501  a query is easier to read on one line
-"""List queries that the check refuses, with a pattern of the error; they read the tables of `harmless_queries`.
+"""List queries that the check refuses, each with a pattern for the error message.
 
 Queries whose name begins with "not in the language" keep units separate, but use a form that the check does not accept.
 """

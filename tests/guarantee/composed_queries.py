@@ -141,7 +141,7 @@ def bad():
 
 
 def at_random(rng):
-    """Return a random query of one source and one to four nested shapes, of which about 80 % are safe."""
+    """Return a random query that nests one to four shapes around a source; about 80 % of the shapes are safe."""
     text = SOURCES[rng.integers(len(SOURCES))]
     for _ in range(rng.integers(1, 5)):
         shapes = UNSAFE if rng.random() < 0.2 else SAFE

@@ -1,4 +1,4 @@
-"""An oracle for the guarantee deletes units and shuffles rows, and compares the rows of all other units."""
+"""The oracle deletes units and shuffles rows, and checks that the query results of other units do not change."""
 
 from __future__ import annotations
 

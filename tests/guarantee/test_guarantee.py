@@ -129,7 +129,7 @@ def test_units_of_two_types_are_refused(unit):
 
 
 def test_parameters_are_checked_with_their_values(tmp_path):
-    """A query is checked with the values of its parameters, such as a file, a number or a text."""
+    """A query is checked with the values of its parameters, such as a file name, a number or a text."""
     file = str(tmp_path / "log.parquet")
     pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"], "n": [1, 2]}).write_parquet(file)
     query = "select user_id, query from read_parquet($file) where n > $n"

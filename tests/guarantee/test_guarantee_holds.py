@@ -78,7 +78,7 @@ PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8)
 
 @pytest.mark.parametrize("part", PARTS)
 def test_composed_queries_are_told_apart(small, part):
-    """The check accepts 300 harmless compositions, which keep units separate, and refuses 300 harmful ones."""
+    """The check accepts 300 harmless composed queries, which keep units separate, and refuses 300 harmful ones."""
     assert len(good()) >= 300 and len(bad()) >= 300
     for name, query in list(good().items())[part::8]:
         ran = accepted(query)
@@ -89,14 +89,14 @@ def test_composed_queries_are_told_apart(small, part):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_composed_queries_hold_on_large_tables(large, part):
-    """Accepted compositions keep units separate on tables of 60,000 rows, with one, two or four threads."""
+    """Composed queries that the check accepts keep units separate on tables of 60,000 rows and up to four threads."""
     for name, query in list(good().items())[part * 5 :: 40]:
         assert not large.breaks(accepted(query)), name
 
 
 @pytest.mark.parametrize("every", [13, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_oracle_sees_what_breaks(small, large, every):
-    """The oracle finds tables on which more than 70 % of the sampled harmful queries mix units."""
+    """The oracle finds that more than 70 % of the sampled harmful queries do mix units."""
     queries = list(bad().values())[::every]
     assert np.mean([_is_broken(small, query) for query in queries]) > 0.7
     tied = "select user_id, query, n, ts from log qualify row_number() over (partition by user_id order by ts) = 1"

@@ -69,7 +69,7 @@ def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
 
 
 def test_poisson_noise_has_a_route_of_its_own(store):
-    """With the Poisson accounting route, a series without a cap refuses a level finer than its first release."""
+    """On the Poisson accounting route, a series without a cap refuses releases finer than its first release."""
     store.set_budget(epsilon=1, delta=1e-6, route="poisson")
     series = a_series(store, noise="poisson")
     series.release("a", level="0.01", threshold=200)
@@ -100,7 +100,10 @@ def test_open_domains_spend_delta_beside_rho(store):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "skellam", "poisson"])
 def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
-    """On each accounting route, a budget of (1, 1e-6) fits one release at (1, 1e-6), but no level 0.1 % finer."""
+    """On each accounting route, a budget of ε = 1 and δ = 1e-6 fits one release at this ε and δ.
+
+    A level that is 0.1 % finer is refused.
+    """
     routes = {"gaussian": ("gaussian", "renyi"), "skellam": ("renyi",), "poisson": ("poisson",)}
     for route in routes.get(noise, ("pure", "renyi")):
         store.set_budget(epsilon=1, delta=1e-6, route=route, population=route)
@@ -157,7 +160,7 @@ def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
 def test_a_charged_cap_is_not_raised(store):
     """A cap cannot be raised after the budget charged the whole cap.
 
-    It can be raised on the pure accounting route, which charges noise paths instead of caps.
+    On the pure accounting route, which charges noise paths instead of caps, the cap can still be raised.
     """
     store.set_budget(epsilon=3, delta=1e-6, route="renyi", population="mixed")
     store.set_budget(epsilon=3, delta=0, population="pure")

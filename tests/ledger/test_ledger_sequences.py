@@ -113,7 +113,7 @@ class DiedError(Exception):
 
 
 class Beside:
-    """A store that takes random steps, and an independent computation of its ledger."""
+    """Random steps on a store, and an independent computation of the store's ledger."""
 
     def __init__(self, seed: int) -> None:
         self.rng = seeded(seed)

@@ -46,7 +46,7 @@ class Mutation:
 
 
 def mutations() -> list[Mutation]:
-    """Return the mutations that all the lists contain."""
+    """Return the mutations from all `*.toml` lists."""
     return [
         Mutation(room=path.stem, **entry | {"tests": tuple(entry.get("tests", ()))})
         for path in sorted(HERE.glob("*.toml"))
@@ -61,7 +61,7 @@ def is_stale(mutation: Mutation) -> bool:
 
 
 def passes(mutation: Mutation, *, broken: bool = True) -> bool:
-    """Return whether the named tests pass in a copy, which is mutated if `broken`; a timeout counts as a failure."""
+    """Return whether the named tests pass in time in a copy of the package, mutated if `broken`."""
     with tempfile.TemporaryDirectory() as home:
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")
         for source in (CHECKOUT / name for name in COPIED):

@@ -119,7 +119,7 @@ def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 
     [("user", 2), ("user-week", 2), slow("user", None), slow("user", 1), slow("user-week", None)],
 )
 def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | None) -> None:
-    """A series of adaptively chosen releases never exceeds the budget.
+    """Releases with adaptively chosen levels never exceed the budget.
 
     Only releases that would exceed the budget are refused.
     """
@@ -220,7 +220,7 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
-    """The ledger charges a user at least the cost of any `most` periods."""
+    """If a unit counts in at most `most` periods, the ledger's cost covers the cost of any `most` periods."""
     limits = Limits()
     limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):

@@ -189,7 +189,10 @@ def test_a_browser_shows_it_whole(browser, page, tmp_path):
 
 
 def test_a_wrong_page_is_noticed(browser, tmp_path):
-    """Negative control: the browser checks detect clipped text, a wide page, a message, a request and a fault."""
+    """Negative control: the browser checks detect each kind of faulty page.
+
+    The faults are clipped text, a page that is too wide, a console message, a web request and poor accessibility.
+    """
     page = tmp_path / "wrong.html"
     page.write_text(
         '<!doctype html><html lang="en"><title>wrong</title><div style="width: 50px; overflow: hidden">unbreakable'

@@ -59,7 +59,7 @@ class Scene:
         return int(np.all(held, axis=0).sum())
 
     def exact_coverage(self, count: int, alpha: float) -> float:
-        """Return the exact coverage, computed from the distribution of noisy counts above the threshold."""
+        """Return the exact coverage of intervals for a true count, computed from the truncated noise distribution."""
         centre, reach, half = count + self.mean, 60 * self.std, self.step / 2
         first = max(self.bound + half, math.floor(centre - reach))
         noisy = np.arange(first, math.ceil(max(self.bound, centre) + reach), self.step)
@@ -68,7 +68,7 @@ class Scene:
         return float(law[self.covers(count, noisy, alpha)].sum() / law.sum())
 
     def naive_p_value(self, count: int, noisy: np.ndarray, alpha: float) -> float:
-        """Return a p-value for the coverage of the interval noisy count - mean ± 1.96 standard deviations."""
+        """Return a p-value for the coverage of the naive interval: (noisy count - mean noise) ± 1.96 deviations."""
         found = int((np.abs(noisy - self.mean - count) <= 1.959964 * self.std).sum())
         return binomial_test(found, noisy.size, 1 - alpha)
 
@@ -145,9 +145,9 @@ def test_simultaneous_intervals_hold_together() -> None:
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
-    """If all counts are equally likely, estimates are unbiased and have the stated error.
+    """If all true counts are equally likely, estimates of counts are unbiased and have the stated error.
 
-    Noisy counts are biased then, because only cells above the threshold are published.
+    Published noisy counts themselves are too large on average, because only cells above the threshold are published.
     """
     scene = Scene(noise)
     top = 2 * scene.bound + 10 * scene.std

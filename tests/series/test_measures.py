@@ -94,7 +94,7 @@ def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
     dtype=st.sampled_from([pl.Float64, pl.Decimal(20, 3), pl.String]),
 )
 def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) -> None:
-    """A value is rounded towards zero as the decimal number it is written as, so 0.29 is 29 steps of 0.01."""
+    """Values are rounded towards zero by their written decimal digits, so 0.29 is 29 steps of 0.01."""
     column = pl.Series("price", [str(value) for value in values])
     column = column if dtype == pl.String else column.cast(dtype)
     log = Log(column.to_frame().lazy(), {"price": column.dtype}, "the frame", texts=frozenset(["price"]))

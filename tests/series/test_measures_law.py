@@ -1,4 +1,4 @@
-"""Counts and sums that a store releases have the joint distribution of noise that is added to every cell."""
+"""Counts and sums released from a store have the joint distribution of a mechanism that adds noise to every cell."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ def densely(noise: str, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("noise", quick(("gaussian", "discrete_laplace"), SCENES))
 def test_published_frames_have_the_joint_law_of_the_dense_mechanism(noise: str) -> None:
-    """Five releases, with levels in any order, have the joint distribution of noise that is added to every cell.
+    """Five releases, at levels in any order, have the joint distribution of a mechanism with noise on every cell.
 
-    The test detects a release whose noise is drawn independently of the other releases.
+    A release whose noise is drawn independently of the other releases is detected as wrong.
     """
     reference = densely(noise, 51)
     published = through_the_store(noise, ":memory:", 52)
@@ -67,6 +67,6 @@ def test_published_frames_have_the_joint_law_of_the_dense_mechanism(noise: str) 
 
 
 def test_a_store_on_disk_with_its_own_randomness_has_the_same_law(tmp_path: Path) -> None:
-    """Releases with the random generator of production have the distribution of noise added to every cell."""
+    """Releases drawn by the production generator have the distribution of a mechanism with noise on every cell."""
     published, ones = through_the_store("gaussian", tmp_path / "store", None), COUNTS == 1
     assert_consistent(same_law(published[:, ones], densely("gaussian", 51)[:, ones]))

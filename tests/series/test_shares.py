@@ -30,7 +30,7 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 
 
 def weight(keys: int, shares: Shares) -> int:
-    """Return the integer weight, in fractions of 1/parts, that a unit with this number of keys has for each key."""
+    """Return the integer weight, as a multiple of 1/parts, that a unit with this number of keys has for each key."""
     if keys <= shares.keys:
         return shares.parts
     kept = min(keys, shares.most_keys)
@@ -110,9 +110,9 @@ def test_what_a_unit_adds_depends_on_its_rows_alone():
 
 @pytest.mark.parametrize("noise", quick(["gaussian"], NORMS))
 def test_releases_have_the_law_of_the_dense_mechanism(noise):
-    """Releases of weighted counts have the joint distribution of noise that is added to every cell.
+    """Releases of weighted counts have the joint distribution that results from adding noise to every cell.
 
-    The test detects counts without weights.
+    Counts without weights are detected as wrong.
     """
     shares = Shares(4, 256, NORMS[noise])
     half = CELLS // 2
@@ -160,7 +160,7 @@ def _worst_of_pairs(with_unit: np.ndarray, without: np.ndarray) -> float:
 
 @pytest.mark.parametrize("levels", [(FINEST,), (COARSER, FINEST)], ids=["one release", "two releases"])
 def test_a_unit_with_two_keys_is_hidden_by_the_noise_of_one(levels):
-    """The releases reveal a unit with two keys no more than the finest level allows, even from both keys together."""
+    """The releases of both keys of a unit together reveal no more about the unit than the finest level allows."""
     without = _pairs_seen(0, 0, 1, levels)
     # Twelve comparisons exceed 7 deviations with a probability of 1.5e-11 in all.
     assert _worst_of_pairs(_pairs_seen(1, 0, 2, levels), without) < 7

@@ -160,7 +160,7 @@ def test_the_joint_law_over_levels_goes_through_the_store(noise):
 
 
 def test_bad_input_is_refused_before_anything_is_spent():
-    """A wrong parameter of a workload release is refused, and leaves neither a noise path nor an event."""
+    """A wrong parameter of a workload release is refused, and leaves no noise path or event in the store."""
     series = _hours()
     before = series.store.events()
     for wrong in ({"workload": sh.workload.Prefix(23)}, {"level": "-1"}, {"strategy": "residual"}):

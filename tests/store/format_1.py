@@ -32,7 +32,7 @@ def log() -> pl.DataFrame:
 
 
 def write(place: Path) -> None:
-    """Create the store, make releases of every series, and write their files."""
+    """Create the store, make releases of every series, and write each release to a file."""
     store = sh.open(place / "store", create=True, who="curator")
     rows, text = log(), "strings(max_bytes=4)"
     rows.select(pl.col("key").unique().sort()).write_parquet(place / "keys.parquet")

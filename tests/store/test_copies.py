@@ -127,7 +127,7 @@ def older(how, what, then="use", first="use"):
 
 
 def moved(at, first, *, opened):
-    """Return a scenario that moves the store, copies an earlier copy to the old or a new path, and uses both."""
+    """Return a scenario that moves a store, puts a copy at its old path or elsewhere, and uses both stores."""
     copy = "home/store" if at == "home" else "copy"
     uses = [f"adopt {copy}", "use elsewhere/store"]
     begun = "cp -a home/store kept; mv home/store elsewhere;" + " open elsewhere/store;" * opened
@@ -268,7 +268,7 @@ def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", NAMED)
 def test_copies_listed_as_not_noticed_are_not_noticed(what, taken):
-    """In each scenario that docs/store.md lists as unnoticed, both copies of the store draw their own noise."""
+    """In each scenario that docs/store.md lists as unnoticed, each copy of the store draws its own noise."""
     assert taken(NAMED[what][0]).noises == 2
 
 

@@ -126,7 +126,7 @@ def test_a_forgotten_synchronisation_is_seen(tmp_path, calls, forgotten):
 
 
 def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path, monkeypatch):
-    """If the generation mark cannot be raised after a commit, the release and later openings fail until it can."""
+    """If raising the generation mark fails after a commit, the release and later openings fail until it succeeds."""
     path = make_store(tmp_path / "s")
 
     def refuse(*_):

@@ -71,7 +71,7 @@ def leaks(text: str) -> bool:
 
 
 class Call(NamedTuple):
-    """A public callable, the parameter that receives the data, and the class of the instance for a method."""
+    """A public callable, the parameter that receives the data and, for a method, the class of its instance."""
 
     name: str
     function: Callable[..., Any]

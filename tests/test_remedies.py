@@ -123,7 +123,7 @@ def test_a_workload_is_planned_for_a_pair(command):
     ],
 )
 def test_text_of_another_kind_names_the_option_that_reads_it(command, value, domain, kind, served):
-    """If text keys do not fit the domain, the error recommends a `--key-type` that reads them, or scaling."""
+    """If text keys do not fit the domain, the error recommends a `--key-type`, and for fractions also scaling."""
     pl.DataFrame({"UserID": [1, 2], "key": [value, served]}).write_csv("log.csv")
     code, printed = command(*SHELL, domain)
     assert code == 2 and f"--key-type key={kind}" in printed

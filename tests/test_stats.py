@@ -47,7 +47,7 @@ def test_p_values_are_uniform_when_the_law_holds(p_value):
     ids=["two_sample_vectors", "gaussian_vector_test", "binomial_test", "poisson_test"],
 )
 def test_p_values_are_never_too_small_when_the_law_holds(p_value):
-    """If the hypothesis is true, the probability of a p-value below t is at most t, even for conservative tests."""
+    """If the hypothesis is true, a p-value is below t with probability at most t, even in conservative tests."""
     rng = seeded(21)
     p_values = np.array([p_value(rng) for _ in range(400)])
     for level in (0.2, 0.05):

@@ -28,7 +28,7 @@ def heavy_log(units: int = 20_000, seed: int = 1) -> pl.DataFrame:
 
 
 def error_in_hindsight(log: pl.DataFrame, max_keys: int, bounding: str, level: float = 0.1) -> float:
-    """Return the root mean square error of the most frequent keys' counts, from bias and noise together."""
+    """Return the root mean square error of the most frequent keys' counts, including bias and noise."""
     sizes = log.with_columns(keys=pl.len().over("unit"), units=pl.len().over("key"))
     power = 1.0 if bounding == "keep" else 0.5
     lost = (
@@ -76,7 +76,7 @@ def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
 
 
 def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
-    """Repeating a choice of `max_keys` costs nothing, and the ledger adds later releases to its cost."""
+    """Repeating a choice of `max_keys` costs nothing, and the ledger then adds the costs of later releases."""
     log = heavy_log(4000)
     asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "largest_keys": 50, "level": "0.5"}
     store = sh.Store(tmp_path / "s")
@@ -98,7 +98,7 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
-    """Removing a unit changes at most one cell of the table of units by number of keys, and by at most 1."""
+    """Removing a unit changes at most one entry, by at most 1, in the table of units by number of keys."""
     rng = seeded(seed)
     log = pl.DataFrame({"unit": rng.integers(0, 30, 300), "key": rng.integers(0, 40, 300)})
     first = Declaration(name="s", unit="unit", key="key", max_keys=5, domain=sh.Integers(40))
@@ -128,7 +128,7 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
     shown, table = store.series("choice_keys").release("largest"), store.series("choice_profile").release("profile")
 
     def rho(keys: int) -> float:
-        """Return the zCDP cost of a unit with `keys` keys, over the table and both releases of counts."""
+        """Return the zCDP cost of all releases for a unit with `keys` keys."""
         shares = [math.floor(64 * math.sqrt(min(1, bound / min(keys, 64 * bound)))) / 64 for bound in (5, 30)]
         first = min(keys, 320) * shares[0] ** 2 / shown.metadata["std"] ** 2
         last = min(keys, 30) if bounding == "keep" else min(keys, 1920) * shares[1] ** 2

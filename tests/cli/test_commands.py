@@ -34,7 +34,7 @@ def test_the_same_release_again_gives_the_same_file(sparsehist, store):
 
 
 def test_only_a_file_of_this_release_is_replaced(sparsehist, store):
-    """A release never overwrites a log, another release or a directory; it refuses and draws no noise."""
+    """A release that would overwrite a log, another release or a directory is refused before noise is drawn."""
     assert sparsehist(*RELEASE, "--out", "public.parquet").code == 0
     Path("folder.parquet").mkdir()
     for place in ("log/a.parquet", "public.parquet", "folder.parquet"):

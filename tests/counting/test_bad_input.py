@@ -93,7 +93,7 @@ def test_damaged_parquet_files_are_named(tmp_path):
 
 
 def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
-    """A glob pattern refuses an unreadable directory, and the error hides its name, which may contain a key."""
+    """A glob pattern that meets an unreadable directory is refused, and the error hides the directory's name."""
     for day in (1, SECRET_NUMBER):
         (tmp_path / f"day={day}").mkdir()
         a_frame([1], ["a"]).write_parquet(tmp_path / f"day={day}" / "log.parquet")

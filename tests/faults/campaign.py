@@ -68,7 +68,7 @@ def trace_calls(injection, trace):
 
 
 def interrupt(name, place, kind, what, number):
-    """Interrupt work at its n-th call and check the store; return the outcome, or None without an n-th call."""
+    """Interrupt work at its n-th call, check the store, and return the outcome, or None if there is no n-th call."""
     _, work, check = WORK[name]
     trace = place.root.parent / "trace"
     trace.write_text("")

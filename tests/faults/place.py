@@ -62,7 +62,7 @@ def digest(release):
 
 
 def inspect(place):
-    """Open the store, and check its releases, its published files, both ledgers and that no other file exists."""
+    """Open the store; check its releases, published files and both ledgers, and that no other file exists."""
     opened = place.open()  # create=False: a store that is lost is an error
     with opened.hold() as state:
         state.verify()

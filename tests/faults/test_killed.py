@@ -43,7 +43,7 @@ def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
 
 @pytest.mark.parametrize("work", ["round", "drop"])
 def test_work_is_killed_once_at_each_call(tmp_path, work):
-    """If a round or a drop is killed at any system call, it is either complete or not begun."""
+    """If a commit or the drop of a series is killed at any system call, the work is complete or not begun."""
     made = campaign(tmp_path, "--work", work)
     assert made["killed"] >= 30 and min(made["pwrite64"], made["fdatasync"]) >= 5, made
 

@@ -84,7 +84,7 @@ def fill(connection, held):
 
 
 def accepted(query, held=None):
-    """Return the checked query as it runs on tables of these names, or None if the check refuses it."""
+    """Return a query in the form in which it runs on these tables, or None if the check refuses it."""
     given = tables(1) if held is None else held
     try:
         world = checked_query(Query(query, given, {"areas": AREAS, "days": DAYS}), "user_id").world

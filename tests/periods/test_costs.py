@@ -1,4 +1,4 @@
-"""The stated costs per unit and per period equal those of a search over all histories of a unit."""
+"""The stated costs per unit and per period agree with a search over all histories of a unit."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dr
 
 @pytest.mark.parametrize("most", [2, slow(1), slow(3), slow(4)])
 def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> None:
-    """The cost per unit is the largest over all histories and deletions; the cost per period is an upper bound."""
+    """The stated cost per unit is the largest over all histories, and the stated cost per period is never too low."""
     log = in_weeks(most_periods=most)
     for week, level in LEVELS.items():
         log.append(of_users(["u0"]), period=week).release("r", level=level)
@@ -154,7 +154,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """The deltas of periods add up per user, and the largest counts per user-week; too large a delta is refused."""
+    """The deltas of periods add up for a user, their maximum counts for a user-week, and a large delta is refused."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),

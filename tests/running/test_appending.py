@@ -47,7 +47,7 @@ def random_days(
 
 
 def test_a_unit_counts_once_per_key_and_towards_its_first_keys() -> None:
-    """A unit keeps the keys of earlier steps; if a step has too many new keys, the unit keeps some of them."""
+    """A unit keeps the keys of earlier steps; if a step has too many new keys, the unit keeps only some of these."""
     found = kept(DAYS)
     assert found[0] == {("ann", 1), ("bob", 1), ("cid", 3)}
     assert found[1] > {("ann", 2)} and len(found[1]) == 3

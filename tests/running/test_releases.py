@@ -55,7 +55,7 @@ def days() -> list[pl.DataFrame]:
 
 
 def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays by (release, cell): whether the cell is published, and its noisy count or else 0."""
+    """Return two arrays by (release, cell): whether a cell is published, and its noisy count (0 if unpublished)."""
     series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
     published, values = (np.zeros((len(ROUNDS), len(COUNTS)), dtype) for dtype in (bool, float))
     log, appended = days(), 0

@@ -26,8 +26,9 @@ def dense(
 def same_law(one: np.ndarray, two: np.ndarray, *further: float) -> float:
     """Return a p-value for the hypothesis that two arrays, shape (number, cell), have the same distribution.
 
-    Unpublished numbers are NaN. The test compares which numbers of a cell are published, and their values. `further`
-    are p-values of other comparisons of the same cells, and all p-values are combined (Bonferroni).
+    A cell has several numbers, such as a count and sums, and unpublished numbers are NaN. The test compares which
+    numbers are published, and their values. `further` are p-values of other comparisons of the same cells, and all
+    p-values are combined (Bonferroni).
     """
     patterns = [~np.isnan(numbers.T) for numbers in (one, two)]
     values = [

@@ -31,7 +31,7 @@ def weight(keys: int) -> float:
 
 
 def revealed(level: float, effective_threshold: float, keys: int) -> float:
-    """Return the probability that a round publishes some key of a unit that shares none of its keys."""
+    """Return the probability that a round publishes any key of a unit whose keys no other unit has."""
     return -math.expm1(keys * norm.logcdf((effective_threshold - weight(keys)) * math.sqrt(2 * level)))
 
 
@@ -51,7 +51,7 @@ COMMON = [["a"], ["a", "b"]] * 3000
 
 @pytest.mark.parametrize("rounds", [1, 3, 4])
 def test_a_unit_alone_is_revealed_with_probability_delta_at_most(rounds):
-    """All rounds together reveal a unit that shares none of its keys with probability at most delta."""
+    """All rounds together reveal a unit whose keys no other unit has with a probability of at most delta."""
     store = sh.open(":memory:", seed=3)
     discovered(store, log_of(COMMON), rounds=rounds)
     worst = [
@@ -67,9 +67,9 @@ def test_a_unit_alone_is_revealed_with_probability_delta_at_most(rounds):
 
 @pytest.mark.parametrize("keys", [1, 9, 64])
 def test_units_are_revealed_as_often_as_the_formula_says(keys):
-    """Units that share none of their keys are revealed with the computed probability.
+    """Units whose keys no other unit has are revealed with the computed probability.
 
-    The test detects a threshold that is too low.
+    A threshold that is too low is detected.
     """
     units = 2000
     store = sh.open(":memory:", seed=keys)

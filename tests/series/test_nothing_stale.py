@@ -72,7 +72,7 @@ def test_a_file_is_the_same_as_long_as_the_system_says_so(log: Path, store: Path
 
 @pytest.mark.parametrize("change", ["another", "fewer", "more"])
 def test_another_set_of_files_is_another_log(log: Path, store: Path, change: str) -> None:
-    """Changing, adding or removing a file makes another log, and reordering the files does not."""
+    """Changing, adding or removing a file makes another log, but reordering the files does not."""
     pattern = str(log / "*.parquet")
     made(store, pattern)
     made(store, [log / "b.parquet", log / "a.parquet"])

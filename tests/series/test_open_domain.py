@@ -37,7 +37,7 @@ def popular(**declared: Any) -> sh.Series:
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adaptively(noise: str) -> None:
-    """Keys of one unit are published with the computed probability, even if levels are chosen adaptively.
+    """Keys that have a single unit are published with the computed probability, even at adaptively chosen levels.
 
     All releases together publish such a key with probability at most delta.
     """

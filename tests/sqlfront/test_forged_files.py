@@ -54,7 +54,7 @@ def test_a_file_that_is_no_release_is_refused(written, rows, changed, reason):
 
 
 def test_a_file_that_claims_too_many_rows_is_refused_by_its_footer(written, monkeypatch):
-    """A file with too many rows is refused before they are read, because a small file may contain 10⁸ rows."""
+    """A file with too many rows is refused before its rows are read, because even a small file can hold 10⁸ rows."""
     file = written(GOOD)
     assert sh.read(file).frame.height == 2
     monkeypatch.setattr(release_files, "MOST_ROWS", 1)

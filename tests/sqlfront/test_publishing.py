@@ -43,7 +43,7 @@ def test_the_release_of_a_dropped_series_is_not_replaced(ran, here, store, endin
 
 @pytest.mark.parametrize("file", ["", "x.txt", "nosuch/x.parquet", "s3://b/x.parquet", "x" * 300 + ".parquet"])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(ran, here, file):
-    """If a target cannot be written, an error with line and column refuses the script before anything runs."""
+    """If a target cannot be written, the script is refused before it runs, and the error gives line and column."""
     outcomes, problems = ran(CREATE + RELEASE.format(name="first", level=1, file=file))
     assert len(problems) == 1 and problems[0].startswith("line 1, column ")
     assert {outcome.kind for outcome in outcomes} == {"not run"}

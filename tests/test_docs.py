@@ -110,7 +110,7 @@ def _cited(code):
 
 
 def _items():
-    """Return the rows of docs/papers.md: paper, item, file and name of a function, file and name of a test."""
+    """Return the rows of docs/papers.md, each of which links an item of a paper to a function and to a test."""
     paper, found = "", []
     for line in _text(PAPERS).splitlines():
         if line.startswith("## "):

@@ -20,7 +20,7 @@ LARGEST = 200
 
 
 def heavy_log(units: int = 20_000, seed: int = 1) -> pl.DataFrame:
-    """Return a log in which the number of keys per unit is Pareto distributed and the keys follow a Zipf law."""
+    """Return a log in which the number of keys per privacy unit is Pareto distributed; the keys follow a Zipf law."""
     rng = seeded(seed)
     rows = np.minimum((rng.random(units) ** -1.0 * 3), 5000).astype(np.int64)
     keys = np.minimum(rng.random(int(rows.sum())) ** -1.4, 50_000).astype(np.int64) - 1
@@ -119,7 +119,7 @@ def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
 
 @pytest.mark.parametrize("bounding", ["keep", "share"])
 def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
-    """The ledger shows the largest privacy cost over units with 1 to 1,000 keys."""
+    """The ledger shows the largest privacy cost over privacy units with 1 to 1,000 keys."""
     log = heavy_log(4000)
     store = sh.Store(tmp_path / "s")
     keyed = {"unit": "unit", "key": "key", "domain": DOMAIN}
@@ -128,7 +128,7 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
     shown, table = store.series("choice_keys").release("largest"), store.series("choice_profile").release("profile")
 
     def rho(keys: int) -> float:
-        """Return the zCDP cost of all releases for a unit with `keys` keys."""
+        """Return the zCDP cost of all releases for a privacy unit with `keys` keys."""
         shares = [math.floor(64 * math.sqrt(min(1, bound / min(keys, 64 * bound)))) / 64 for bound in (5, 30)]
         first = min(keys, 320) * shares[0] ** 2 / shown.metadata["std"] ** 2
         last = min(keys, 30) if bounding == "keep" else min(keys, 1920) * shares[1] ** 2

@@ -12,7 +12,7 @@ RELEASE = ("release", "s", "--series", "visits", "--name", "public", "--level", 
 
 
 def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared, store):
-    """`create --if-exists reuse` returns an existing series; with another declaration it exits with code 5."""
+    """`create --if-exists reuse` returns an existing series, and exits with code 5 if the declaration differs."""
     again = sparsehist("create", store, *declared)
     assert again.code == 2 and "--if-exists" in again.err
     reuse = ("--if-exists", "reuse")

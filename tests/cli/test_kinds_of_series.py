@@ -107,7 +107,7 @@ def sales(here):
 
 
 def test_sums_are_declared_planned_and_released(sparsehist, sales):
-    """A release of a series with measures agrees with its plan; a refusal names the largest level that fits."""
+    """A release of a series with measures agrees with the plan, and a refusal names the largest level that fits."""
     measures = "--measure price:clip=100,step=0.01 --measure events:clip=5"
     domain = "--key country --domain catalogue('DE','ES','FR','US')"
     assert sparsehist(f"create s {sales} {domain} --max-keys 2 {measures} --name shop --cap 2").code == 0

@@ -21,7 +21,7 @@ ALPHABET = "kiwi lime plum pear fig date sloe quince medlar damson été 梨 app
 
 
 def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFrame:
-    """Return a log with repeated rows, in which the number of rows per unit is skewed."""
+    """Return a log with repeated rows, in which the number of rows per privacy unit is skewed."""
     rng = seeded(seed)
     units = rng.integers(n_units, size=n_rows) ** 2 // n_units
     keys = rng.integers(len(ALPHABET), size=n_rows)
@@ -47,7 +47,7 @@ def kept_pairs(source: object, **changes: object) -> set[tuple[object, ...]]:
 
 
 def brute_force(log: pl.DataFrame) -> dict[object, int]:
-    """Count distinct units per key in plain Python, without a contribution bound."""
+    """Count distinct privacy units per key in plain Python, without a contribution bound."""
     counts: dict[object, int] = {}
     for _, key in set(log.select("user_id", "query").rows()):
         counts[key] = counts.get(key, 0) + 1

@@ -1,4 +1,4 @@
-"""Provide logs with every type of unit and key, and their reference counts, computed in plain Python.
+"""Provide logs with every type of privacy unit and key, and reference counts computed in plain Python.
 
 `test_one_histogram.py` compares every engine with these counts.
 """
@@ -97,7 +97,7 @@ CASES = _cases()
 
 
 def encoded(value: object) -> str:
-    """Return the text that encodes one part of a unit or key, as defined in `counting/tuples.py`."""
+    """Return the text that encodes one part of a privacy unit or key, as defined in `counting/tuples.py`."""
     match value:
         case bool():
             letter, text = "b", str(value).lower()
@@ -116,7 +116,7 @@ def encoded(value: object) -> str:
 
 
 def digest(unit: tuple[object, ...], key: tuple[object, ...], salt: bytes = SALT) -> bytes:
-    """Return the SHA-256 digest by which the keys of a unit are ordered."""
+    """Return the SHA-256 digest by which the keys of a privacy unit are ordered."""
     return hashlib.sha256("".join([salt.hex(), *map(encoded, (*unit, *key))]).encode()).digest()
 
 

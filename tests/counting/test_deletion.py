@@ -1,4 +1,4 @@
-"""The keys that a unit keeps depend only on the salt, the unit and the keys of that unit."""
+"""The keys that a privacy unit keeps depend only on the salt, the unit and the keys of that unit."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from sparsehist.errors import DataError, DeclarationError
 
 
 def counted(source: object, directory: Path, domain: sh.Domain, **options: object) -> dict:
-    """Return the number of units for each key of a source."""
+    """Return the number of privacy units for each key of a source."""
     options = {"unit": "user", "key": ["key"], "max_keys": 5, **options}
     found = count_keys(source, domain=domain, salt=bytes(16), temporary_directory=directory, **options)  # type: ignore[call-overload]
     return {row[:-1] if len(row) > 2 else row[0]: row[-1] for row in found.frame.rows()}

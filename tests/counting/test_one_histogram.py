@@ -59,7 +59,7 @@ def _all():
 
 @pytest.mark.parametrize(("engine", "case"), [*_all()])
 def test_every_engine_counts_what_is_counted_by_hand(engine, case):
-    """For every type of unit and key, every engine gives the same counts as plain Python."""
+    """For every type of privacy unit and key, every engine gives the same counts as plain Python."""
     assert COUNTED[engine](case) == counts_by_hand(case)
 
 
@@ -86,7 +86,7 @@ def test_deleting_a_unit_changes_nothing_for_the_others():
 
 
 def test_a_unit_without_a_portable_form_is_refused():
-    """Units that are nanosecond timestamps or times of day are refused with portable=True, and counted otherwise."""
+    """With portable=True, privacy units that are nanosecond timestamps or times of day are refused."""
     log = pl.DataFrame({"user_id": [1], "query": ["a"]}).with_columns(pl.col("user_id").cast(pl.Datetime("ns")))
     with pytest.raises(DataError, match=r"'user_id'.*cast to microseconds"):
         count(log, portable=True)

@@ -94,7 +94,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 @pytest.mark.parametrize("weights", [None, pytest.param([(64, 2), (45, 4), (32, 8)], marks=pytest.mark.slow)])
 def test_sums_are_those_of_the_local_engine(kind, weights):
-    """Counts and sums from Spark equal those of the in-memory engine, with or without weights."""
+    """Counts and sums from Spark equal the in-memory engine's counts and sums, with or without weights."""
     log = measured_log()
     told = {"max_keys": 2, "domain": sh.Integers(6), "portable": True, "weights": weights}
     for measures, dtype in zip(MEASURES, (pl.Float64, pl.Float32), strict=True):

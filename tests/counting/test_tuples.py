@@ -1,4 +1,4 @@
-"""A unit may consist of several columns, and every engine encodes such a tuple as the same text."""
+"""A privacy unit may consist of several columns, and every engine encodes such a tuple as the same text."""
 
 from functools import partial
 

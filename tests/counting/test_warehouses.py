@@ -61,7 +61,7 @@ def test_values_of_a_domain_are_quoted(engine: str) -> None:
 @pytest.mark.parametrize("engine", HERE)
 @pytest.mark.parametrize(("dtype", "told"), [(pl.Float64, "integer"), (pl.String, "integer"), (pl.Int64, "text")])
 def test_a_unit_of_another_type_is_an_error(engine: str, dtype: pl.DataType, told: str) -> None:
-    """A counting query fails if the unit column does not have the declared type.
+    """A counting query fails if the privacy unit's column does not have the declared type.
 
     The exception is a number that is declared as text on Spark.
     """
@@ -118,7 +118,7 @@ def test_what_cannot_be_said_is_refused(changed: dict[str, object], says: str) -
 
 @pytest.mark.parametrize("engine", HERE)
 def test_sums_are_those_of_the_local_engine(engine: str) -> None:
-    """Sums of measures from a warehouse equal those of the in-memory engine, even for NaN and extreme values."""
+    """Sums of measures from a warehouse equal the sums of the in-memory engine, even for NaN and extreme values."""
     log = measured_log()
     told = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": sh.Integers(6)}
     for measures in MEASURES:

@@ -172,7 +172,7 @@ WAREHOUSES: dict[str, Callable[..., pl.DataFrame]] = {
 
 
 def unit_types(case: Case) -> dict[str, str]:
-    """Return the SQL types of the unit columns that are not text."""
+    """Return the SQL types of those columns of the privacy unit that are not text."""
     kinds = {pl.Int64: "integer", pl.Date: "date", pl.Datetime: "timestamp"}
     held = {name: case.log.schema[name].base_type() for name in case.unit}
     return {name: kinds[kind] for name, kind in held.items() if kind in kinds}

@@ -98,7 +98,7 @@ def inspect(place):
 
 
 def _check_remains(place, registered):
-    """Check that no files exist except those of the store, of its copies and of its releases."""
+    """Check that no files exist except the files of the store, of its copies and of its releases."""
     top = {path.name for path in place.root.iterdir()} - {"seen.json"}
     assert top <= {"store", "store.generation", "out", "kept", "kept.generation"}, top
     inside = {path.name for path in place.store.iterdir()}

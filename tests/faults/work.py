@@ -1,4 +1,4 @@
-"""Define work to be interrupted; each kind has a function to prepare it, one to do it and one to check it.
+"""Define kinds of work to be interrupted, each with functions that prepare, do and check the work.
 
 The check runs the next command and inspects the store: the store opens and verifies, every release still has the
 numbers first seen, every published file is in the state and in both ledgers, and there are no other files. Then the

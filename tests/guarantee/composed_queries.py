@@ -121,14 +121,14 @@ UNSAFE = {
 
 
 def good():
-    """Return, by name, the composed queries that keep the rows of different units separate."""
+    """Return, by name, the composed queries that keep the rows of different privacy units separate."""
     return {
         f"{name} of {n}": shape.format(s=source) for name, shape in SAFE.items() for n, source in enumerate(SOURCES)
     }
 
 
 def bad():
-    """Return, by name, the composed queries that mix units.
+    """Return, by name, the composed queries that mix the rows of privacy units.
 
     A query that mixes units only by tied rows is left out for a source without ties.
     """

@@ -27,7 +27,7 @@ MANY_UNITS = 20_000
 
 
 def log(rng, rows, units):
-    """Return a random log with many ties in all columns except the unit."""
+    """Return a random log with many ties in all columns except the privacy unit."""
     days = np.arange("2024-01-01", "2024-01-05", dtype="datetime64[D]")
     return pl.DataFrame(
         {
@@ -44,7 +44,7 @@ def log(rng, rows, units):
 
 
 def tables(seed):
-    """Return small random tables, one of which contains a null unit."""
+    """Return small random tables, one of which contains a null as privacy unit."""
     rng = np.random.Generator(np.random.PCG64(seed))
     large = bool(seed % 2)
     size = 9 if large else 3
@@ -94,7 +94,7 @@ def accepted(query, held=None):
 
 
 def rows_of(connection, query):
-    """Return, for each unit, how often each row occurs in the result of a query."""
+    """Return, for each privacy unit, how often each row occurs in the result of a query."""
     result = connection.execute(query)
     at = [column[0] for column in result.description].index("user_id")
     rows: dict[object, Counter[str]] = {}

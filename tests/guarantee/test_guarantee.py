@@ -83,7 +83,7 @@ def test_types_are_those_the_engine_computes_with(there):
     ],
 )  # fmt: skip
 def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
-    """If a unit has several columns, a query must return all of them, in order and from a single row."""
+    """If a privacy unit has several columns, a query must return all of them, in order and from a single row."""
     if accepted:
         _check(query, there, unit=("user_id", "n"))
         return
@@ -92,7 +92,7 @@ def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
 
 
 def test_units_as_logs_have_them():
-    """A query may rename the unit column, or cast it to a type in which different units stay different."""
+    """A query may rename the privacy unit's column, or cast it to a type that keeps different units different."""
     log = pl.DataFrame({"UserID": [1, 2], "day": ["x", "y"], "ip": [1, 1], "query": ["a", "b"], "n": [1.0, 2.0]})
     tables = {"log": log, "other": log}
     for query in (

@@ -1,4 +1,4 @@
-"""Accepted queries keep units separate, on small tables for every unit and on large tables for some units."""
+"""Accepted queries keep privacy units separate, on small tables for every unit and on large ones for some."""
 
 import re
 

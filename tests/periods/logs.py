@@ -35,14 +35,14 @@ def in_weeks(*, store: object = ":memory:", seed: int | None = 1, **declared: ob
 
 
 def who_counts(log: sh.PeriodicSeries) -> dict[str, set[str]]:
-    """Return, for each period, the units that count in it."""
+    """Return, for each period, the privacy units that count in it."""
     with log.store.hold() as state:
         files = {record.declaration["period"]: record.directory / "units" for record in periods_of(state, log.name)}
         return {period: set(pl.read_ipc(file).to_series()) for period, file in files.items()}
 
 
 def true_count(log: sh.PeriodicSeries, period: str) -> int:
-    """Return the exact number of units that count in a period."""
+    """Return the exact number of privacy units that count in a period."""
     with log.store.hold() as state:
         record = next(one for one in periods_of(state, log.name) if one.declaration["period"] == period)
         return int(sum(state.series_files(record).groups[0], start=0))

@@ -27,17 +27,17 @@ HISTORIES = [frozenset(some) for n in range(5) for some in itertools.combination
 
 
 def first_periods(history: frozenset[int], most: int | None) -> set[int]:
-    """Return the periods in which a unit counts, as indices in the order in which periods were appended."""
+    """Return the periods in which a privacy unit counts, as indices in the order of appending."""
     return set(sorted(history)[:most])
 
 
 def counting(
     most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None, *, dropped: int | None = None
 ) -> dict[str, set[str]]:
-    """Append periods with one unit for each possible history; return the units that count in each period.
+    """Append periods with one unit for each possible history, and return the units that count in each period.
 
-    `gone` is a (unit, period) whose rows are left out, `erased` a unit without any rows, and `dropped` a period that
-    is dropped before the last one is appended.
+    `gone` is a pair (unit, period) whose rows are left out, `erased` is a unit without any rows, and `dropped` is a
+    period that is dropped before the last period is appended.
     """
     log = in_weeks(most_periods=most)
     for place, week in enumerate(ORDER):

@@ -1,4 +1,4 @@
-"""In a running series, a unit counts once for each of the first `max_keys` keys that it has."""
+"""In a running series, a privacy unit counts once for each of the first `max_keys` keys that it has."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int
 
 
 def test_steps_are_appended_in_order_and_each_once() -> None:
-    """Appending a step twice changes nothing; other rows for it, a skipped step and invalid input are refused."""
+    """Appending a step twice changes nothing; changed rows, a skipped step and invalid input are refused."""
     series = started(DAYS[:2])
     before = counts(series, 5)
     series.append(frame(reversed(DAYS[1])), step=2)

@@ -26,7 +26,7 @@ def discovered(store: sh.Store, log: pl.DataFrame | Path, **asked: object) -> sh
 
 
 def weight(keys: int) -> float:
-    """Return the amount that a unit with `keys` keys adds to the count of each of its keys."""
+    """Return the amount that a privacy unit with `keys` keys adds to the count of each of its keys."""
     return math.isqrt(PARTS**2 // keys) / PARTS
 
 
@@ -42,7 +42,7 @@ def rounds_of(store: sh.Store, rounds: int, name: str = "discovery") -> list[tup
 
 
 def log_of(sets: list[list[str]]) -> pl.DataFrame:
-    """Return a log with one unit for each of these lists of keys."""
+    """Return a log with one privacy unit for each of these lists of keys."""
     return pl.DataFrame({"unit": range(len(sets)), "key": sets}, schema_overrides={"unit": pl.Int64}).explode("key")
 
 

@@ -44,7 +44,7 @@ def counted(
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 @given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(-9, 9)), max_size=14))
 def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, clip, step, rows) -> None:
-    """Removing a unit changes the sums by at most the sensitivity, for both kinds of bounding (keep and share)."""
+    """Removing a privacy unit changes the sums by at most the sensitivity, with bounding by keep and by share."""
     directory = tmp_path_factory.mktemp("rows")
     values = [(unit, key, 0.3 * value) for unit, key, value in rows]
     log = pl.DataFrame(values, {"unit": pl.Int64, "key": pl.Int64, "price": pl.Float64}, orient="row")
@@ -68,7 +68,7 @@ def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, c
 
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) -> None:
-    """A unit with two keys and large values changes both sums by the full bound of the measure."""
+    """A privacy unit with two keys and large values changes both sums by the full bound of the measure."""
     log = pl.DataFrame({"unit": [1, 1, 1], "key": [0, 0, 1], "price": [50.0, 60.0, 70.0]})
     measure = sh.Measure("price", clip=clip, step=step)
     assert counted(log, [measure], tmp_path)["sum_0"].to_list() == [measure.most_steps] * 2
@@ -173,7 +173,7 @@ def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, o
 
 
 def a_log(n: int = 4000) -> pl.DataFrame:
-    """Return a log in which a unit has up to three keys and prices are 2.5 on average."""
+    """Return a log in which a privacy unit has up to three keys and prices are 2.5 on average."""
     rng = np.random.default_rng(8)
     return pl.DataFrame({"u": np.arange(n) % 900, "k": rng.integers(0, 3, n), "price": rng.uniform(0, 5, n)})
 

@@ -1,4 +1,4 @@
-"""Each kind of release has a record of metadata, which users see as a plain dict."""
+"""Each kind of release has a record of metadata, which users see as an ordinary dict."""
 
 from __future__ import annotations
 

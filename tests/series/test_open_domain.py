@@ -24,13 +24,13 @@ LEVELS = {
 
 
 def once_each(**declared: Any) -> sh.Series:
-    """Create a series with an open domain in which each key has exactly one unit."""
+    """Create a series with an open domain in which each key has exactly one privacy unit."""
     log = pl.DataFrame({"unit": np.arange(KEYS), "key": np.arange(KEYS)})
     return over_log(log, seed=71, **{"domain": "open('integer', delta=0.1)"} | declared)
 
 
 def popular(**declared: Any) -> sh.Series:
-    """Create a series in which all units share one key, and each unit has one more key of its own."""
+    """Create a series in which all privacy units share one key, and each unit has one more key of its own."""
     log = pl.DataFrame({"unit": np.arange(3000), "key": [["weather", f"mine {unit}"] for unit in range(3000)]})
     return over_log(log.explode("key"), seed=72, **{"max_keys": 20, "domain": sh.Open(delta="1e-6")} | declared)
 

@@ -36,7 +36,7 @@ PROMISES = [(8, "1e-6"), (4, "1e-7"), (4, "1e-9")]
 
 
 def a_series(store: sh.Store, name: str, **declared: Any) -> sh.Series:
-    """Create a series of three keys with twenty units each."""
+    """Create a series of three keys with twenty privacy units each."""
     given = {"unit": "user", "key": "key", "max_keys": 1, "domain": sh.Integers(50)} | declared
     return sh.create(store, LOG, name=name, **given)
 

@@ -1,4 +1,4 @@
-"""With weighted counts, a unit counts for all its keys, and its weight is smaller if it has many keys."""
+"""With weighted counts, a privacy unit counts for all its keys, with a smaller weight if it has many keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 
 
 def weight(keys: int, shares: Shares) -> int:
-    """Return the integer weight, as a multiple of 1/parts, that a unit with this number of keys has for each key."""
+    """Return a privacy unit's integer weight for each of its `keys` keys, as a multiple of 1/parts."""
     if keys <= shares.keys:
         return shares.parts
     kept = min(keys, shares.most_keys)
@@ -64,7 +64,7 @@ def series_of(log: pl.DataFrame, *, seed: int = 5, **declared: Any) -> sh.Series
 @pytest.mark.parametrize("max_keys", [1, 2, 3, 7, 20])
 @pytest.mark.parametrize("parts", [64, 256])
 def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys, parts):
-    """The weights of a unit with 1 to 1,000 keys stay within the sensitivity, which larger weights would exceed."""
+    """The weights of privacy units with 1 to 1,000 keys stay within the sensitivity, and are as large as possible."""
     shares = Shares(max_keys, 1000 if norm == "l2" else min(1000, 64 * max_keys), norm, parts)
     too_much = []
     for keys in range(1, shares.most_keys + 1):
@@ -96,7 +96,7 @@ def test_counts_are_sums_of_weights(norm):
 
 
 def test_what_a_unit_adds_depends_on_its_rows_alone():
-    """The amount that a unit adds to the weighted counts does not depend on other units."""
+    """The amount that a privacy unit adds to the weighted counts does not depend on other units."""
     shares = Shares(2, 6, "l2")
     sizes = {unit: 1 + unit * 5 % 13 for unit in range(12)}
     log = log_of(sizes)

@@ -166,7 +166,7 @@ def test_a_check_notices_a_flipped_bit_of_any_file(path, part):
 def test_a_damaged_mark_is_an_error(tmp_path, path):
     """A store with a damaged mark file is refused.
 
-    The mark file holds the store's generation; a new store at the path keeps the marks of a removed store.
+    The mark file records the store's generation; a new store at the path keeps the marks of a removed store.
     """
     mark = tmp_path / "s.generation"
     first = mark.read_bytes()

@@ -111,5 +111,11 @@ def _directory_in_memory(owner: object) -> Path:
     parent = shared if os.access(shared, os.W_OK) else None
     directory = Path(tempfile.mkdtemp(prefix="sparsehist-", dir=parent))
     create_store(directory / "store", durable=False)
-    weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
+    weakref.finalize(owner, _erase, directory, os.getpid())
     return directory / "store"
+
+
+def _erase(directory: Path, process: int) -> None:
+    """Erase a directory in the process that made it; a forked child leaves it to its parent."""
+    if os.getpid() == process:
+        shutil.rmtree(directory, ignore_errors=True)

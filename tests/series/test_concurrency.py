@@ -87,3 +87,17 @@ def test_a_fork_draws_no_noise_twice(tmp_path: Path, state: str) -> None:
     else:
         assert done.returncode == 0
         assert series.release("child").frame.equals(series.release("parent").frame)
+
+
+def test_a_forked_child_leaves_a_store_in_memory_to_its_parent() -> None:
+    """A child that exits normally does not erase the ":memory:" store of its parent."""
+    script = """
+import os, sys
+import sparsehist as sh
+store = sh.open(":memory:")
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+assert store.path.exists() and store.series_names() == []
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0

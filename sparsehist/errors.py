@@ -34,7 +34,7 @@ _LONGEST_SHOWN, _LONGEST_NUMBER = 200, 60
 
 
 def shown(value: object) -> str:
-    """Return a caller's value as text for an error: a number, a date or a short text; of other values only the type.
+    """Format a caller's value for an error message: numbers, dates and short texts; of other values only the type.
 
     A wrong argument may be a frame, a column or a list with data of the log, so errors must not show it.
     """
@@ -174,7 +174,7 @@ class SeriesDiffersError(NameTakenError):
 
 
 class NotFoundError(InputError):
-    """A store, series, release or file does not exist, or a package of an extra is not installed."""
+    """A store, series, release or file does not exist, or an optional dependency is not installed."""
 
 
 class RefusedError(SparsehistError):

@@ -105,8 +105,8 @@ class Counts:
     Attributes:
         frame: Key columns and a count column; anything tabular.
         count: Name of the count column, whole numbers of at least 0; rows with 0 are left out.
-        counted_by: The `CountingSql` of the counts, which its `counts` sets; `create` refuses another key or bound.
-        largest: The most that one unit adds to the count of a key. It must be given, and be 1.
+        counted_by: The `CountingSql` that produced the counts; `create` refuses a different key or bound.
+        largest: The most that one unit adds to the count of a key. Required; must be 1.
 
     Example:
         >>> Counts(pl.DataFrame({"query": ["a"], "units": [3]}), count="units", largest=1).count
@@ -226,6 +226,6 @@ def names_of(names: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def request_of(*, unit: str | Sequence[str] | None, key: str | Sequence[str], **declared: Any) -> CountRequest:
-    """Make a request from the values of a declaration; without `weights`, up to `max_keys` keys of a unit count 1."""
+    """Build a request from a declaration; without `weights`, a unit adds 1 to each of at most `max_keys` keys."""
     declared["weights"] = declared.get("weights") or [(1, declared["max_keys"])]
     return CountRequest(unit=names_of(unit), key=names_of(key), **declared)

@@ -82,7 +82,7 @@ def checked_log(source: object, request: CountRequest) -> Log:
     check_key_dtypes(log, request.key, request.domain)
     if log.of_spark and not request.portable:
         raise DeclarationError(
-            "a Spark frame is counted by Spark alone: declare portable=True; running series and checks take files"
+            "Spark frames are counted inside Spark: declare portable=True. Running series and checks take files"
         )
     logging.getLogger("sparsehist").info("counting with %s", "spark" if log.of_spark else in_memory.name())
     return log

@@ -37,9 +37,9 @@ def check_log(
 ) -> pl.DataFrame:
     """List the rows that each rule of counting affects, and how `count_keys` treats them.
 
-    The distinct pairs of a unit and a key must fit in memory. The numbers are secret.
-    Parameters are as for `create`, but `source` may be neither `Counts` nor a Spark frame; `key_types` are the types
-    of `Files`.
+    All distinct pairs of a unit and a key must fit in memory. The results are exact, without noise: keep them
+    secret. Parameters are as for `create`, except that `source` cannot be `Counts` or a Spark frame, and `key_types`
+    means the same as `types` of `sh.Files`.
 
     Returns:
         One row per rule: rule; rows, units and distinct keys that it affects, and pairs of a unit and a key: those

@@ -257,7 +257,7 @@ class Declaration(Record):
 
     @property
     def rests_on(self) -> str:
-        """The assumptions about the log on which each guarantee rests, in words; empty for files."""
+        """What each guarantee assumes about the log, in prose; empty if the log was read from files."""
         other_periods = None if self.period is None else _OTHER_PERIODS
         return "; ".join(filter(None, (_RESTS_ON.get(self.source), other_periods)))
 

@@ -294,7 +294,7 @@ class MultipleRelease:
 
     def _require_whole(self) -> None:
         if self._state.size == 0:
-            raise StoreDamagedError("sealing was interrupted and erased everything; start again from the truth")
+            raise StoreDamagedError("sealing was interrupted and erased the state; start again from the true vector")
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
@@ -313,6 +313,6 @@ def _family(described: Sequence[Any]) -> DenseFamily:
     name, *parameters = described
     made = getattr(noise, name, None)
     if not isinstance(made, type):
-        raise InputError(f"there is no family of noise {name!r}; the bytes come from another version")
+        raise InputError(f"unknown noise family {name!r}: another version wrote these bytes")
     family: DenseFamily = made(**{name: _READERS[kind](text) for name, kind, text in parameters})
     return family

@@ -29,7 +29,7 @@ def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> 
 def unpack(kind: str, content: bytes) -> tuple[dict[str, Any], list[AnyArray]]:
     """Read the result of `pack`; InputError for other bytes, StoreDamagedError if they were altered."""
     if not isinstance(content, bytes) or not content.startswith(_first_line(kind)):
-        raise InputError(f"these bytes were not written by {kind}.to_bytes, or by another version of it")
+        raise InputError(f"these bytes do not come from {kind}.to_bytes, or come from another version")
     if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
         raise StoreDamagedError(f"the bytes of the {kind} were truncated or altered")
     try:

@@ -147,14 +147,14 @@ class Domain(abc.ABC):
         return f"{self.size:,} keys" if self.size < _READABLE else f"{Decimal(self.size):.3g} keys"
 
     def attachments(self) -> Mapping[str, Catalogue]:
-        """The catalogues whose values are not in the text, by sha256; `Domain.parse` takes copies as `files`."""
+        """Catalogues, keyed by sha256, whose values the text form omits; `Domain.parse` takes copies as `files`."""
         return {}
 
     def __repr__(self) -> str:
         return f"<domain {self.describe()}>"
 
     def _fix(self, **fields: object) -> None:
-        """Set the fields of a domain that is being made; they are frozen."""
+        """Set the fields of a domain under construction, although its dataclass is frozen."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 

@@ -176,7 +176,7 @@ class _Group(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Tables for numbering: characters by length, W(0) … W(longest), the first number of each length, the size."""
+    """Tables for numbering strings: characters by length, numbers W of strings, first number by length, size."""
 
     groups: list[_Group]
     of_length: list[int]

@@ -22,7 +22,7 @@ _ENDINGS |= dict.fromkeys((".json", ".jsonl", ".ndjson"), "read_json")
 
 
 def reader_of(path: str) -> str:
-    """Return DuckDB's reader for a file in FROM, by the ending of its name; empty if the ending is unknown."""
+    """Return DuckDB's reader for a file in FROM, chosen by file extension; empty if the extension is unknown."""
     return _ENDINGS.get(PurePath(re.sub(r"\.(gz|zst)$", "", path.lower())).suffix, "")
 
 

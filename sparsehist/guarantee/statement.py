@@ -45,7 +45,7 @@ class Source:
     files: tuple[str, ...] = field(default=(), repr=False)
     opens: Callable[[], Any] | None = field(default=None, repr=False)
     origin: object = field(default=None, repr=False)  # the caller's frame, path or `Files`
-    checked: bool = True  # false for a table or view of a session, whose making was not checked
+    checked: bool = True  # false for a session's table or view: its definition was not checked
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]
@@ -107,7 +107,7 @@ class Rewriting:
         return names
 
     def _tree_of(self, text: str, **inserted: Node) -> Node:
-        """Return the parse tree of a text without source positions; replace the columns and tables in `inserted`."""
+        """Parse a text into a tree without source positions; replace columns and tables by nodes of `inserted`."""
 
         def plain(node: Node) -> Node:
             name = (node.get("column_names") or [node.get("table_name")])[0]
@@ -319,7 +319,7 @@ def _column_names(node: Node) -> list[str]:
 
 
 def _option(argument: Node) -> tuple[str, Node]:
-    """Return the name and the value of an argument; the name is empty for the paths."""
+    """Return (name, value) of an argument of a file reader; the argument with the paths has no name."""
     expression = argument["expression"]
     if argument.get("name"):
         return str(argument["name"]).lower(), expression

@@ -30,7 +30,7 @@ _STEPS = 8
 
 
 def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
-    """Convert numbers of cells, at least 0, to doubles, infinite where they overflow; shape (g,)."""
+    """Convert nonnegative numbers of cells to doubles; numbers that overflow become infinite; shape (g,)."""
     try:
         sizes = np.asarray(numbers, np.float64)
     except OverflowError:

@@ -80,7 +80,7 @@ def count_limits(
     alpha: float,
     least: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Compute confidence limits of the true counts behind published noisy counts, none of which is below `least`.
+    """Compute confidence limits for the true counts behind published noisy counts; true counts are at least `least`.
 
     `step` is the step of the noise's grid (1 for integers); the limits are on this grid. For every true count,
     coverage is at least 1 - alpha, and exceeds it by less than twice the largest probability of a published value.

@@ -75,7 +75,7 @@ class PointHistory:
         return total
 
     def draws_all_empty(self, noise: StepNoise) -> bool:
-        """Return whether keys that are empty at all steps are drawn explicitly after these releases."""
+        """Return whether, after these releases, all keys that are empty at every step must be drawn explicitly."""
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
 
     def largest_tail(self, noise: StepNoise) -> float:

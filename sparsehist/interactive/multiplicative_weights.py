@@ -121,7 +121,7 @@ class Weighing:
 
     @property
     def levels(self) -> tuple[Fraction, Fraction]:
-        """eps_T, for the comparisons until one update, and eps_A, for its answer."""
+        """(eps_T, eps_A): epsilon of all comparisons up to one update, and of the answer measured in that update."""
         return self._each * _WATCH, self._each * (1 - _WATCH)
 
     @cached_property

@@ -21,7 +21,7 @@ from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import Generator
 
-# eps_1 : eps_2 = 1 : 2^(2/3) minimises the variance of the difference of both noises; 1 : 1 for monotone queries.
+# eps_1 : eps_2 = 1 : 2^(2/3) minimises the variance of threshold minus query noise; 1 : 1 if monotone.
 _SHARE = Fraction("0.3865")
 
 

@@ -148,7 +148,7 @@ class Ledger:
                     )
 
     def check_raised_cap(self, series_id: str) -> None:
-        """Refuse to raise a cap that a budget has charged in full."""
+        """Refuse to raise a cap whose full amount a budget has already charged."""
         account = self.accounts[series_id]
         budget = self.budget_of(account.population)
         charges = None if budget is None else budget.filter_for(account.law)
@@ -219,7 +219,7 @@ class Ledger:
                 f"{name!r} was released and dropped: counting it again would charge units twice for one period"
             )
 
-    # Costs to one unit
+    # Cost to one privacy unit
 
     def cost_of(self, accounts: Iterable[Account]) -> Cost:
         """Return the cost of series to one unit; if a unit counts in some periods only, the costliest ones count."""

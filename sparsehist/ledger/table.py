@@ -65,7 +65,7 @@ def ledger_rows(
 
 
 def cost_in_words(row: Row) -> str:
-    """Return the cost in its currency, or in rho for mixed currencies; refer to epsilon if there is neither."""
+    """Return the cost in its currency, or in rho if currencies are mixed; "see epsilon" if neither exists."""
     if not row["releases"]:
         return "nothing"
     if row["currency"] == "none":

@@ -69,7 +69,7 @@ class Rappor:
             raise DeclarationError(f"a setting needs one_if_not < one_if_set <= 1, got {got}")
 
     def epsilon(self, reports: int | None = None) -> float:
-        """Compute the epsilon of a change of value in r reports of one person, or in any number (None).
+        """Compute the epsilon that r reports spend if a person's value changes; None means any number of reports.
 
         Up to `hashes` bits of the filter change from 1 to 0 and as many from 0 to 1. The largest log ratios of r
         reports of a bit are those of r ones and of r zeros. Numbers are exact and rounded at the end.

@@ -110,7 +110,7 @@ class Factor(NamedTuple):
     def weights(self, point: int) -> tuple[FloatArray, float]:
         """Return how one point depends on the others: weights in its conditional mean, shape (m - 1,), and deviation.
 
-        They follow from a column of the precision matrix: two triangular solutions, no cancellation.
+        They are computed from one column of the precision matrix, by two triangular solves without cancellation.
         """
         from scipy.linalg import solve_triangular  # slow to import, rarely needed
 

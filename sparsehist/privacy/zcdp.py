@@ -1,4 +1,4 @@
-"""Conversions between zero-concentrated DP and (epsilon, delta), by the best order of the Rényi divergence.
+"""Conversions between zero-concentrated DP and (epsilon, delta)-DP, optimised over the order of the divergence.
 
 A rho-zCDP release is (epsilon, delta)-DP for every
 

@@ -29,7 +29,7 @@ def set_budget(home: Home, **parameters: Any) -> str:
 def budget_event(
     ledger: Ledger, *, population: str = "default", reason: str | None = None, **amounts: Any
 ) -> tuple[dict[str, Any], str]:
-    """Return the event that sets a budget, and the budget in words."""
+    """Return the event that sets a budget, and a description of the budget for people."""
     checked_name("population", population)
     checked_text("reason", reason)
     present = [account.declared for account in ledger.of_population(population) if account.dropped is None]

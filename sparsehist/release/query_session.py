@@ -1,7 +1,7 @@
 """Interactive queries: a session answers predicates over keys. A session is a noise path, charged when it opens.
 
-The first round of the path opens the session. Each later round is an update: a measured answer and the noise of the
-next threshold. Both are in one attachment, so they are committed together. Updates determine the hypothesis.
+The first round opens the session. Each later round is one update: a measured answer, and the noise of the next
+threshold. Both are stored in one attachment, so they are committed together. The updates determine the hypothesis.
 """
 
 from __future__ import annotations

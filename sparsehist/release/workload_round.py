@@ -354,8 +354,8 @@ def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
     """Return the grid for rounding the noise of each cell before cells are summed; None if answers are rounded.
 
-    The grid divides 1, so counts may be added afterwards. The noise a·(R⁻¹Z) of an answer has the variance
-    a(RᵀR)⁻¹aᵀ, at least a·aᵀ over the largest eigenvalue of RᵀR. Random rounding adds a·aᵀ/6 times the square of the
+    1 is a multiple of the grid, so counts can be added after rounding and stay on the grid. The noise a·(R⁻¹Z) of
+    an answer has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ over the largest eigenvalue of RᵀR. Random rounding adds a·aᵀ/6 times the square of the
     grid, less than 7e-4 of this variance.
     """
     if not strategy.invertible:

@@ -125,7 +125,7 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA) -> str:
 
 
 def _spent(rows: Sequence[Row], periodic: Mapping[str, object]) -> list[Row]:
-    """Return the rows of the ledger in seven columns; a periodic series appears as one population."""
+    """Return the ledger as rows of seven columns; all periods of a periodic series form one row."""
     return [
         {"of": " ".join(filter(None, map(row.get, _SCOPES)))} | {column: row[column] for column in _COSTS}
         for row in for_people(rows)

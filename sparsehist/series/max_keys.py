@@ -225,7 +225,7 @@ def _scale(noisy: FloatArray, n_largest: int) -> float:
 def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
-    """Return bias and noise of the largest keys at a level, for each bound."""
+    """For each candidate max_keys, return the bias and the noise of the counts of the largest keys, at a level."""
     # A unit has at most as many largest keys as it has keys, and as exist: other classes contain only noise.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
     # Assume numbers of keys to be spread over their class, and numbers of largest keys to be its geometric mean.

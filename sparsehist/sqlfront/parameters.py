@@ -26,7 +26,7 @@ def parameters_from(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         name, _, text = word.partition("=")
         if not re.fullmatch(r"[A-Za-z_]\w*", name) or "=" not in word:
-            raise DeclarationError(f"a parameter is a name, = and its value, as in --param n=20; got {shown(word)}")
+            raise DeclarationError(f"a parameter has the form name=value, as in --param n=20; got {shown(word)}")
         values[name.lower()] = _value(text)
     return values
 

@@ -168,7 +168,7 @@ class Clause:
     read: Callable[[Words], Any] = Words.value  # takes the value, and the words after it
 
     def __str__(self) -> str:
-        """Return the clause as the reference writes it."""
+        """Return the clause as docs/sql_reference.md shows it."""
         return self.pattern
 
     @property

@@ -37,7 +37,7 @@ class Outcome:
 
 
 def failed(piece: Piece, problem: SparsehistError, kind: str = "failed", message: str = "") -> Outcome:
-    """Return the outcome of a wrong or failed statement; its error shows a position."""
+    """Return the outcome of an invalid or failed statement; its error shows the position."""
     text = str(problem)
     if not (text.startswith("line ") and "\n" in text):
         problem.args = (pointed(text, piece.script, piece.span),)

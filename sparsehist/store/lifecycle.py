@@ -30,7 +30,7 @@ from sparsehist.store.witnesses import MARK_SUFFIX
 
 
 def create_store(path: Path, *, durable: bool = True) -> None:
-    """Make an empty store, a directory that nobody else can read, completely or not at all."""
+    """Create an empty store, a directory that only its owner can read, atomically."""
     _check_is_free(path)
     path = path.resolve()
     with _building(path, durable=durable) as building:

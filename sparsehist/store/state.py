@@ -45,7 +45,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a 
 
 
 class State:
-    """An open, locked store; `open_state` makes it, and it is unusable after that block.
+    """An open, locked store. `open_state` creates it; it can only be used inside the `with` block.
 
     Attributes:
         path: The directory of the store.
@@ -320,7 +320,7 @@ class State:
             self._event(what, **columns)
 
     def record_refusal(self, **columns: Any) -> None:
-        """Record a refusal; ignore errors of the disk, so that the refusal itself reaches the caller."""
+        """Record a refusal; ignore disk errors, so that the caller still sees the refusal itself."""
         _log.info("release %s refused", columns.get("release"))
         with suppress(StoreError), self._database.transaction():
             self._event("refuse", self.generation, **columns)
@@ -340,7 +340,7 @@ class State:
         self.publications |= {directory}
 
     def adopt(self, identity: str) -> None:
-        """Make this copy the original, at its current path."""
+        """Record this copy of the store as the original, with the identity that it has at its current path."""
         with self._changing("adopt store"):
             self._database.run("update store set identity = $identity", identity=identity)
             self._event("adopt store")

@@ -15,7 +15,7 @@ def statement(name: str) -> str:
 
 
 def shipped(folder: str) -> Path:
-    """Return the path of a folder of files that are not modules: "sql" or "data".
+    """Return the path of a resource folder: "sql" or "data".
 
     An installed package contains these folders; in a checkout they are beside the package. They are not imported,
     because a module `sparsehist.sql` would replace the function `sparsehist.sql`.

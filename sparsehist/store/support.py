@@ -97,7 +97,7 @@ def _absorb(state: WordArray, word: WordArray) -> None:
 def in_order(hashes: WordArray, rows: int) -> Iterator[tuple[WordArray, WordArray]]:
     """Yield hashes in increasing order, with their positions, at most `rows` at a time.
 
-    The hashes may be memory-mapped: they are sorted by parts, each of the hashes with the same leading bits.
+    The hashes may be memory-mapped. Hashes with the same leading bits form one partition, which is sorted at once.
     """
     bits, starts = (len(hashes) // _SORTED).bit_length(), range(0, max(len(hashes), 1), _SORTED)
     for number in range(1 << bits):

@@ -80,7 +80,7 @@ def test_bytes_that_are_not_a_vector_are_refused():
     for damaged in (whole[:-1], whole[:60], whole + b"x", whole[:5000] + b"?" + whole[5001:]):
         with pytest.raises(StoreDamagedError):
             MultipleRelease.from_bytes(damaged)
-    with pytest.raises(InputError, match="not written by"):
+    with pytest.raises(InputError, match="do not come from"):
         MultipleRelease.from_bytes(b"PAR1" + whole)
     forged = whole[:-32].replace(b'"Gaussian"', b'"currency"')
     with pytest.raises(InputError, match="no family"):

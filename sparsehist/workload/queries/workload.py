@@ -123,7 +123,7 @@ class Workload(abc.ABC):
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
-        """Fill in sizes and the numbers of keys from a domain, given by sizes and keys of its columns.
+        """Replace missing sizes and named keys by those of a domain, given the sizes and keys of its columns.
 
         Refuse a domain that does not fit and, if `keys` is empty, a workload that names columns or keys.
         """

@@ -21,7 +21,7 @@ from sparsehist import noise
 from sparsehist.dense.dense_release import LOSSLESS, DenseRelease
 from sparsehist.dense.dense_state import DenseState, draw_level, published, seal
 from sparsehist.dense.resale import bought_state, step_of
-from sparsehist.dense.rounding import as_power_of_two
+from sparsehist.dense.rounding import as_power_of_two, kept_step
 from sparsehist.dense.state_bytes import pack, unpack
 from sparsehist.dense.truth import read_truth
 from sparsehist.entropy import generator
@@ -244,8 +244,8 @@ class MultipleRelease:
         Without a cap the finest level released becomes the cap. The caller's own array is not erased.
 
         Raises:
-            LevelOrderError: If there is neither a cap nor a release, or the noise of a level is more than 2**20
-                times as wide as at the cap.
+            LevelOrderError: If there is neither a cap nor a release, if the noise of a level is more than 2**20
+                times as wide as at the cap, or if the grid at the cap is finer than 2**-24 of its noise.
         """
         with self._lock:
             self._require_whole()
@@ -254,6 +254,9 @@ class MultipleRelease:
             cap = self._cap if self._cap is not None else max(self._state.offsets, default=None)
             if cap is None:
                 raise LevelOrderError("nothing was released and no cap was given: there is no level to seal at")
+            std, real = self._state.family.std(cap), not self._state.family.integer
+            if real and step_of(self._state, cap, self._step) <= kept_step(std):
+                raise LevelOrderError("the grid of the release is too fine to seal its noise: declare truth_step")
             if cap not in self._state.offsets:
                 self._require_own_process()
             seal(self._state, cap, rng=generator())

@@ -355,8 +355,8 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
     """Return the grid for rounding the noise of each cell before cells are summed; None if answers are rounded.
 
     1 is a multiple of the grid, so counts can be added after rounding and stay on the grid. The noise a·(R⁻¹Z) of
-    an answer has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ over the largest eigenvalue of RᵀR. Random rounding adds a·aᵀ/6 times the square of the
-    grid, less than 7e-4 of this variance.
+    an answer has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ over the largest eigenvalue of RᵀR. Random rounding adds
+    a·aᵀ/6 times the square of the grid, less than 7e-4 of this variance.
     """
     if not strategy.invertible:
         return None

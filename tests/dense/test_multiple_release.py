@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparsehist.dense import scale, threshold
@@ -58,6 +58,7 @@ def done(vector, step, published):
 
 
 @settings(max_examples=100)
+@example(Gaussian(3.0), [0.0] * 3, None, ["1e-6", "seal"])  # noise 2**25 times as wide as the grid of the values
 @given(st.sampled_from(FAMILIES), st.one_of(WHOLE, REAL), st.sampled_from([None, "17"]), STEPS)
 def test_what_was_released_is_released_again(family, truth, cap, steps):
     """Sealing, storing and reloading a vector never change a released number."""
@@ -83,7 +84,7 @@ def test_bytes_that_are_not_a_vector_are_refused():
     with pytest.raises(InputError, match="do not come from"):
         MultipleRelease.from_bytes(b"PAR1" + whole)
     forged = whole[:-32].replace(b'"Gaussian"', b'"currency"')
-    with pytest.raises(InputError, match="no family"):
+    with pytest.raises(InputError, match="unknown noise family"):
         MultipleRelease.from_bytes(forged + hashlib.sha256(forged).digest())
 
 
@@ -127,6 +128,19 @@ def test_levels_too_far_apart_for_a_double_are_not_sealed():
         vector.seal()
     assert not vector.sealed
     assert np.array_equal(vector.release(1).values, coarse)
+
+
+def test_a_grid_too_fine_for_the_sealed_noise_is_refused():
+    """Sealing is refused if the noise kept afterwards could change a release by a step of its grid."""
+    vector = MultipleRelease(Gaussian(3.0), [0.0] * 3)
+    coarse = vector.release("1e-6").values
+    with pytest.raises(LevelOrderError, match="truth_step"):
+        vector.seal()
+    assert not vector.sealed and np.array_equal(vector.release("1e-6").values, coarse)
+    declared = MultipleRelease(Gaussian(3.0), [0.0, 0.5], truth_step=0.5)
+    before = declared.release("1e-6").values
+    declared.seal()
+    assert np.array_equal(declared.release("1e-6").values, before)
 
 
 def test_threads_share_one_noise():

@@ -121,7 +121,7 @@ def digest(unit: tuple[object, ...], key: tuple[object, ...], salt: bytes = SALT
 
 
 def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[object, ...], int]:
-    """Return the counts of a case by key without using an engine; only the domain maps keys to cells."""
+    """Return the counts of a case by key, computed in plain Python except that the domain maps keys to cells."""
     log = (case.log if log is None else log).filter(
         pl.all_horizontal(pl.col(*case.unit).is_not_null() & (pl.col(*case.unit).cast(pl.String) != ""))
     )

@@ -152,7 +152,7 @@ DAYS = [
 
 
 def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
-    """Later steps and releases never change a release, and its name is refused for another request."""
+    """Later steps and releases never change a release, and a used release name is refused for another request."""
     series = started(DAYS[:2])
     first = series.release("first", step=1, level="0.1")
     series.append(frame(DAYS[2]), step=3)

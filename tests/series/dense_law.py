@@ -1,4 +1,4 @@
-"""Draw releases by the dense mechanism, and test that two sets of releases have the same joint distribution."""
+"""Draw releases with noise on every cell, and test that two sets of releases have the same joint distribution."""
 
 from __future__ import annotations
 

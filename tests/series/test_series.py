@@ -47,7 +47,7 @@ def a_series(store: str | Path = ":memory:", **changes: object) -> sh.Series:
 
 
 def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> None:
-    """A later release never changes an earlier one, and a name is refused for other parameters."""
+    """A later release never changes an earlier release, and a used name is refused for other parameters."""
     series = a_series(tmp_path / "store")
     first = series.release("one", level="0.1", false_keys=2)
     series.release("two", level="0.7", threshold=20)

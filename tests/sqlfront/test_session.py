@@ -216,7 +216,7 @@ def test_units_may_be_tuples_and_renamed(store, ran):
 
 
 def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
-    """IF NOT EXISTS keeps a series of unchanged files; changes and rows in memory are refused."""
+    """IF NOT EXISTS keeps a series of unchanged files, and refuses changed files or options and rows in memory."""
     log.write_parquet(here / "log.parquet")
     made = CREATE.replace("from log", "from 'log.parquet'")
     ran(made)

@@ -130,7 +130,7 @@ def test_flips_that_no_checksum_covers_are_found(store):
 
 
 def test_an_error_of_sqlite_that_is_no_text_is_ours(tmp_path):
-    """If SQLite reports a damaged schema in invalid UTF-8, StoreDamagedError is raised instead."""
+    """If SQLite's message about a damaged schema is invalid UTF-8, StoreDamagedError is raised."""
     path = make_store(tmp_path / "s")
     whole = (path / "state.sqlite").read_bytes()
     begins = whole.lower().index(b"create table release")

@@ -108,7 +108,7 @@ def test_a_public_ledger_lists_one_release_per_generation(tmp_path):
 
 @pytest.mark.parametrize("forgotten", ["directory", "content", "order"])
 def test_a_forgotten_synchronisation_is_seen(tmp_path, calls, forgotten):
-    """Negative control: the check of the order fails if a synchronisation is missing or late."""
+    """Negative control: the check of the order of writes fails if a synchronisation is missing or late."""
     path = make_store(tmp_path / "s")
     calls.clear()
     with open_state(path) as opened:

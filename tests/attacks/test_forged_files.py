@@ -129,7 +129,7 @@ def test_a_session_for_readers_refuses_them_at_once(tmp_path: Path, kind: str) -
     with sh.open_analyst(tmp_path) as session:
         assert session.tables()["name"].to_list() == ["visits.one", "ledger"]
     planted(tmp_path / LEDGER_NAME, kind)
-    with pytest.raises(SparsehistError, match="no public ledger"):
+    with pytest.raises(SparsehistError, match="not a public ledger"):
         sh.open_analyst(tmp_path)
 
 

@@ -61,7 +61,11 @@ def test_logs_that_break_a_rule_are_refused_without_a_value(units, keys, pattern
         ("open.csv", f'user_id,query\n1,"{SECRET}\n2,b\n', "quoted field"),
         ("latin.csv", f"user_id,query\n1,{SECRET}é\n", "latin.csv.*not UTF-8"),
         ("cut.jsonl", f'{{"user_id": "{SECRET}", "que\n', "cut.jsonl.*not a JSON object"),
-        ("bare.csv", f"{SECRET},{SECRET_NUMBER}\n", "no column 'user_id' in file .*; its first line has 2 field.* delimiter"),
+        (
+            "bare.csv",
+            f"{SECRET},{SECRET_NUMBER}\n",
+            "column 'user_id' in file .*; its first line has 2 field.* delimiter",
+        ),
         ("other.csv", "user_id,q\n1,a\n", r"no column 'query' in file .*; its columns are \['user_id', 'q'\]"),
         ("mac.csv", f"user_id,query\r{SECRET_NUMBER},{SECRET}\r2,b\r", "carriage returns alone"),
         ("log.txt", "user_id,query\n", "must end in"),

@@ -1,4 +1,4 @@
-"""The public parameters of a series, for `create`, SQL, command line, store and ledger."""
+"""The `Declaration` class: all public parameters of a series."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def domain_of(domain: object) -> Domain:
 
 def _key_types(types: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(types, Mapping | tuple):
-        raise DeclarationError(f"types must name a type by column, got {shown(types)}")
+        raise DeclarationError(f"types must be a mapping from key columns to types, got {shown(types)}")
     pairs = dict(types).items()
     if not all(isinstance(column, str) and kind in KEY_TYPES for column, kind in pairs):
-        # The message omits the value, because it may be a column of the log.
-        raise DeclarationError(f"types must map columns to one of {', '.join(map(repr, KEY_TYPES))}")
+        # The message leaves out the value, because a value may contain data of the log.
+        raise DeclarationError(f"types must map each column to one of {', '.join(map(repr, KEY_TYPES))}")
     return tuple(sorted(pairs))
 
 
@@ -78,8 +78,8 @@ def _key_types(types: object) -> tuple[tuple[str, str], ...]:
 class Declaration(Record):
     """The public parameters of a series, fixed when it is created.
 
-    Each field carries its help, bounds and SQL word; to add a parameter, add a field. The constructor takes values
-    from `sparsehist.create`, the command line, SQL or a store, and stores them in canonical form.
+    Each field is declared with its help text, bounds and SQL name, so a new parameter needs only a new field. The
+    constructor takes values from `sparsehist.create`, the command line, SQL or a store, and checks them.
 
     Attributes:
         period: Period of a periodic series, such as "2026-W12"; None for other series.
@@ -173,7 +173,7 @@ class Declaration(Record):
     source: str = parameter("Basis of the guarantee.", "", option=None, sql=False, show=None, compared=False)
 
     def __post_init__(self) -> None:
-        """Check every parameter, then the rules between parameters."""
+        """Check each parameter by itself, then the rules that combine parameters."""
         if self.key is None and self.domain is None:
             if self.max_keys != 1:
                 _refuse("max_keys", "without a key all units count in one cell: max_keys is 1, or name a key")
@@ -181,8 +181,8 @@ class Declaration(Record):
             self._fix("domain", one_cell())
         if self.key is None or self.domain is None:
             raise DomainError(
-                "a key needs a domain of all possible keys, such as sh.Strings(max_bytes=32), and a domain needs a "
-                "key; without both, all units count in one cell",
+                "key= and domain= must be given together: declare the domain of all possible keys, such as "
+                "sh.Strings(max_bytes=32), or omit both to count all units in one cell",
                 parameter="domain",
             )
         super().__post_init__()
@@ -190,12 +190,12 @@ class Declaration(Record):
         if isinstance(self.bounding, Share) and self.bounding.most_keys is None:
             self._fix("bounding", replace(self.bounding, most_keys=_MOST_OVER_MAX * self.max_keys))
         self._check_together()
-        _ = self.shares  # refuses weights that would be 0
+        _ = self.shares  # raises an error if a weight would be rounded down to 0
         if self.every is not None:
             self._fix("population", self.name)
 
     def _fix_noise(self) -> None:
-        """Store the name of the noise, which was declared by name or as an instance for max_keys keys."""
+        """Store the name of the noise family; refuse an instance whose sensitivity does not match `max_keys`."""
         noise: Any = self.noise
         name = name_of(noise) if isinstance(noise, Family) else noise
         family = family_named(name if isinstance(name, str) else shown(noise), self.max_keys)
@@ -206,7 +206,7 @@ class Declaration(Record):
         self._fix("noise", name)
 
     def _check_together(self) -> None:
-        """Check rules between parameters; an error names the parameter to change and the reason."""
+        """Check the rules that combine parameters. Errors name the parameter to change and the reason."""
         running, every, family, noise = self.steps is not None, self.every, self.family, shown(self.noise)
         share, what = isinstance(self.bounding, Share), "a running series" if running else "a periodic series"
         reserved = {name for each in self.measures for name in (each.sum_column, each.name + MEAN_COLUMN)}
@@ -242,28 +242,28 @@ class Declaration(Record):
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Key columns of the log; none if all units are counted in one cell."""
+        """Key columns of the log; empty if all units are counted in one cell."""
         return () if self.key == (WITHOUT_KEY,) else self.key
 
     @property
     def unit_text(self) -> str | None:
-        """The unit for people: `user_id`, or `(date, ip_id)`."""
+        """The privacy unit as readable text, such as `user_id` or `(date, ip_id)`."""
         return f"({', '.join(self.unit)})" if isinstance(self.unit, tuple) else self.unit
 
     @property
     def neighbours(self) -> str:
-        """The definition of neighbouring logs in the guarantee of each release, in words."""
+        """The definition of neighbouring logs, as a phrase for the guarantee of each release."""
         return f"for logs that differ by all rows of one {self.unit_text if isinstance(self.unit, tuple) else 'unit'}"
 
     @property
     def rests_on(self) -> str:
-        """What each guarantee assumes about the log, in prose; empty if the log was read from files."""
+        """The assumptions about the log that each guarantee rests on, as text; empty if there are none."""
         other_periods = None if self.period is None else _OTHER_PERIODS
         return "; ".join(filter(None, (_RESTS_ON.get(self.source), other_periods)))
 
     @property
     def family(self) -> Family:
-        """The family of noise, with the sensitivity that max_keys implies, in counts."""
+        """The noise family of counts. Its sensitivity, in counts, follows from `max_keys`."""
         return family_named(self.noise, self.max_keys)
 
     @property
@@ -273,19 +273,19 @@ class Declaration(Record):
 
     @property
     def shares(self) -> Shares | None:
-        """The weights of units with many keys; None with bounding="keep"."""
+        """The weights of units with many keys under bounding="share"; None under bounding="keep"."""
         if self.bounding.most_keys is None:
             return None
         return Shares(self.max_keys, self.bounding.most_keys, present(self.family.norm), self.unit_of_counts)
 
     @property
     def unit_of_counts(self) -> int:
-        """Number of parts of a count; true counts and drawn noise are measured in parts."""
+        """Number of parts in one count. True counts and drawn noise are stored in parts."""
         return self.bounding.parts
 
     @property
     def family_in_units(self) -> Family:
-        """The family of noise, in parts of a count."""
+        """The noise family of counts, with its sensitivity in parts of a count."""
         family = self.family
         if self.unit_of_counts == 1:
             return family
@@ -293,21 +293,21 @@ class Declaration(Record):
 
     @property
     def touched(self) -> list[tuple[int, int]]:
-        """All weights that a unit can add to each of its keys, in parts of a count, each with its most keys."""
+        """Pairs of a weight, in parts of a count, and the largest number of keys to which a unit adds this weight."""
         return [(1, self.max_keys)] if (shares := self.shares) is None else shares.most_at()
 
     @property
     def most_touched(self) -> int:
-        """Largest number of keys to which a unit may add."""
+        """Largest number of keys that a unit can count towards."""
         return self.bounding.most_keys or self.max_keys
 
     def as_json(self) -> dict[str, Any]:
-        """Return the declaration as JSON values; `from_json` reads them."""
+        """Return the declaration as a JSON object, which `from_json` reads."""
         return json_of(self) | {"key_types": dict(self.key_types)}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any], *, files: Mapping[str, Path] | None = None) -> Declaration:
-        """Read the result of `as_json`; `files` has copies of the domain's catalogues, by digest.
+        """Read a declaration from the result of `as_json`. `files` maps digests to copies of the domain's catalogues.
 
         If `files` is None, a domain that names a file becomes an `UnreadDomain`, which has a text but no keys.
         """
@@ -318,7 +318,7 @@ class Declaration(Record):
         return cls(**values)
 
     def differing(self, other: Mapping[str, Any]) -> list[str]:
-        """Return the names of the parameters that differ from a stored declaration."""
+        """Return the names of the parameters whose values differ from a stored declaration."""
         mine = self.as_json()
         compared = [name for name, definition in parameters(self).items() if definition.compared]
         return [name for name in compared if mine.get(name) != other.get(name)]
@@ -326,7 +326,7 @@ class Declaration(Record):
 
 @lru_cache(maxsize=64)
 def _stored_domain(text: str, columns: int) -> Domain:
-    """Return the domain of a stored text (cached); never open a file, because the text may be forged."""
+    """Return the domain that a stored text describes, without opening files: the text may be forged."""
     return UnreadDomain(text, columns) if Domain.names_a_file(text) else Domain.parse(text)
 
 

@@ -1,4 +1,4 @@
-"""Provide a store and a series in plain arrays, so that thousands of series of releases are drawn in a second.
+"""In-memory stand-ins for a store and its files, which let tests draw thousands of releases quickly.
 
 `sparsehist.release.pipeline` receives the same data from these classes as from a store on disk.
 """
@@ -22,7 +22,7 @@ from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 
 
 class FilesInMemory:
-    """Files of a series in memory: the counted cells, sorted by count, in random order within equal counts."""
+    """Stand-in for a series' files: its non-zero cells, sorted by count and shuffled among equal counts."""
 
     def __init__(self, counts: np.ndarray, rng: np.random.Generator) -> None:
         cells = rng.permutation(np.flatnonzero(counts))
@@ -43,7 +43,7 @@ class FilesInMemory:
 
 
 class StateInMemory:
-    """An in-memory replacement for the state of a store."""
+    """Stand-in for a store's state, which records releases, tracked cells and their noise."""
 
     store_id = "00"
 
@@ -100,7 +100,7 @@ class _Record:
 
 
 class Drawn:
-    """A series over a small domain in memory, for any number of releases."""
+    """An in-memory series over a small domain, from which any number of releases can be made."""
 
     def __init__(self, counts: np.ndarray, max_keys: int, *, rng: np.random.Generator) -> None:
         self.size, self.rng = counts.size, rng
@@ -114,7 +114,7 @@ class Drawn:
         return release(LockedSeries(home, self.state, _Record, self.declaration), request, open_path).frame
 
     def row(self, frame: pl.DataFrame) -> np.ndarray:
-        """Return the noisy count of each cell, NaN if unpublished."""
+        """Return the noisy counts of a release by cell, with NaN for unpublished cells."""
         values = np.full(self.size, np.nan)
         values[frame["cell"].to_numpy()] = frame["noisy_count"].to_numpy()
         return values

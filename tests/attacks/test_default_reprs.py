@@ -37,7 +37,7 @@ def printed_fields(made: type) -> list[str]:
 
 
 def test_no_class_prints_arrays_unless_they_are_public() -> None:
-    """Every class whose generated repr shows arrays or tables is in the list of public classes."""
+    """Only classes whose contents are public have a generated repr that shows arrays or data frames."""
     public = {
         "workload.strategies.optimised._Decomposed",
         "local.estimates.Decoded",
@@ -57,7 +57,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
 
 
 def test_secret_arrays_are_not_printed() -> None:
-    """The repr of an object with secret arrays shows only the name of its class."""
+    """The repr of `NewlyTracked`, an object with secret arrays, shows no digit and no array."""
     made = NewlyTracked(np.array([_SECRET]), np.array([[_SECRET]]), np.array([_SECRET]), np.array([True]))
     shown = f"{made!r}{made}{[made]!r}"
     assert not any(character.isdigit() for character in shown) and "array" not in shown

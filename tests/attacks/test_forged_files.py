@@ -22,7 +22,7 @@ PLANTED = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
 
 
 def forged(release: sh.Release, path: Path, **changes: object) -> Path:
-    """Return the path of a release file with altered metadata or an altered declaration."""
+    """Write a release file with altered metadata or an altered declaration, and return its path."""
     told = release.metadata
     declared = told["declaration"] | {name: value for name, value in changes.items() if name in told["declaration"]}
     metadata = json.dumps({"format": 1, **told, **changes, "declaration": changes.get("declaration", declared)})
@@ -31,7 +31,7 @@ def forged(release: sh.Release, path: Path, **changes: object) -> Path:
 
 
 def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a forged release neither imports a module nor opens a file that the release names."""
+    """Reading a forged release file imports no module and opens no file that its metadata name."""
     (tmp_path / "planted.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(tmp_path)
     release = a_series().release("one", level=1)
@@ -56,7 +56,7 @@ def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: py
     ids=str,
 )  # fmt: skip
 def test_metadata_of_another_type_are_refused(tmp_path: Path, changes: dict[str, object]) -> None:
-    """Metadata of a wrong type raise an error of the package that names the field."""
+    """If a metadata field has the wrong type, reading the file or computing its intervals raises InputError."""
     path = forged(a_series().release("one", level=1), tmp_path / "a.parquet", **changes)
     with pytest.raises(InputError, match=r"is not a release|of the series: none"):
         sh.read(path).intervals()
@@ -64,14 +64,14 @@ def test_metadata_of_another_type_are_refused(tmp_path: Path, changes: dict[str,
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"format": 1' + "1" * 5000 + "}"], ids=len)
 def test_metadata_that_are_no_object_are_refused(tmp_path: Path, text: str) -> None:
-    """Metadata that are a list, are nested too deeply, or contain too long a number are refused."""
+    """A release file is refused if its metadata are a list, nested 100,000 deep or contain a 5,000-digit number."""
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "a.parquet", metadata={"sparsehist": text})
     with pytest.raises(InputError, match="not a release"):
         sh.read(tmp_path / "a.parquet")
 
 
 def planted(path: Path, kind: str) -> None:
-    """Replace a small file by one that blocks its reader or fills the memory."""
+    """Replace a file with one that blocks its reader, fills the memory or is malformed, depending on `kind`."""
     path.unlink(missing_ok=True)
     if kind == "pipe":
         os.mkfifo(path)
@@ -93,7 +93,7 @@ KINDS = ["pipe", "device", "nested", "huge", "infinite", "list"]
 
 @pytest.fixture
 def at_once() -> Iterator[None]:
-    """Fail a test whose reader blocks for more than ten seconds."""
+    """Fail the test if it still runs after ten seconds."""
 
     def give_up(*_: object) -> None:
         pytest.fail("still waiting")
@@ -109,7 +109,7 @@ def at_once() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["mark", "format", "ledger"])
 def test_what_stands_in_the_place_of_a_small_file_is_refused_at_once(tmp_path: Path, place: str, kind: str) -> None:
-    """A forged mark file, format file or public ledger is refused at once and never read as empty."""
+    """If a store's mark file, format file or public ledger is forged, opening or using the store fails at once."""
     store, out = tmp_path / "store", tmp_path / "out"
     out.mkdir()
     series = a_series(store)
@@ -123,7 +123,7 @@ def test_what_stands_in_the_place_of_a_small_file_is_refused_at_once(tmp_path: P
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_session_for_readers_refuses_them_at_once(tmp_path: Path, kind: str) -> None:
-    """An analyst session skips a forged release and refuses a forged ledger, both at once."""
+    """An analyst session skips a forged release file and refuses a forged public ledger, each within ten seconds."""
     a_series().release("one", level=1).write_parquet(tmp_path / "a.parquet")
     planted(tmp_path / "b.parquet", kind)
     with sh.open_analyst(tmp_path) as session:

@@ -1,4 +1,4 @@
-"""Empty cells are published uniformly, and a measurement confirms the privacy of two releases together."""
+"""All empty cells are equally likely to be published, and two releases together cost only the finer level."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_empty_cells_are_chosen_uniformly_round_after_round() -> None:
     assert_consistent(two_sample_outcomes(times[:, :3].ravel(), times[:, 3:].ravel()), "first half against second")
 
 
-# ---- measured privacy: two releases of a cell of count c, and of one of count c + 1
+# ---- measured privacy: two releases of a cell with count c, compared with those of a cell with count c + 1
 
 ROUNDS = [("0.5", 0.5), ("0.4", 1.0)]
 SWAPPED = [("0.4", 1.0), ("0.5", 0.5)]
@@ -36,13 +36,13 @@ ONE = Gaussian(sensitivity=1.0)
 
 
 def delta(epsilon: float, rho: float) -> float:
-    """Return the exact delta of one Gaussian release of rho, a hockey-stick divergence."""
+    """Return the exact delta, at this epsilon, of one Gaussian release at level `rho`."""
     mu = math.sqrt(2 * rho)
     return float(ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2))
 
 
 def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> np.ndarray:
-    """Return one number per cell that encodes both releases of the cell, in bins of two thirds of a count."""
+    """Release cells of this count twice; return per cell an integer that encodes both noisy counts, binned."""
     levels, thresholds = zip(*rounds, strict=True)
     drawn = release_sparse(ONE, np.full(CELLS, count), levels, thresholds, rng=seeded(seed), **wrong)
     bins = np.where(drawn.published, np.floor(1.5 * (np.nan_to_num(drawn.noise) + count)) + 50, 0).astype(np.int64)
@@ -50,9 +50,9 @@ def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: ob
 
 
 def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
-    """Return by how many standard errors the worst event exceeds the privacy bound.
+    """Return by how many standard errors P[first] - exp(epsilon)·P[second] exceeds delta, for the worst event.
 
-    One half of the draws selects the event, and the other half estimates its probabilities.
+    One half of the draws selects the worst event, and the other half estimates its two probabilities.
     """
     half = len(first) // 2
     _, index = np.unique(np.concatenate([first, second]), return_inverse=True)
@@ -65,7 +65,7 @@ def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 
 
 def worst(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> float:
-    """Return the largest excess over the privacy bound, in standard errors, over both directions and all epsilons."""
+    """Return the largest `excess` of the privacy bound over both orders of the neighbours and all epsilons."""
     one, two = (outcomes(rounds, count + i, seed + i, **wrong) for i in (0, 1))
     return max(max(excess(one, two, e), excess(two, one, e)) for e in EPSILONS)
 
@@ -75,18 +75,18 @@ def worst(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: objec
 def test_joint_releases_of_neighbours_keep_the_bound_of_the_finest_level(
     rounds: list[tuple[str, float]], count: int
 ) -> None:
-    """Two releases together distinguish counts c and c + 1 no better than the finer release may alone."""
-    # Twenty-four comparisons exceed 7 deviations with a probability of 3e-11 in all.
+    """Two releases together distinguish the counts c and c + 1 no better than the finer release alone."""
+    # The probability that any of the 24 comparisons exceeds 7 standard errors by chance is 3e-11.
     assert worst(rounds, count, 21 + 2 * count) < 7
 
 
 def test_the_measurement_sees_releases_that_cost_more() -> None:
-    """The measurement detects two releases with independent noise, which cost the sum of both levels."""
+    """Negative control: two releases with independent noise, which cost the sum of their levels, are detected."""
     assert worst(ROUNDS, 2, 31, tracked_noise=independent_redraw) > 7
 
 
 def test_the_exact_delta_is_what_one_release_attains() -> None:
-    """One release at the finest level alone reaches the exact delta, so the privacy bound is tight."""
+    """A single Gaussian release attains the delta that the formula gives, so the privacy bound is tight."""
     mu = math.sqrt(2 * FINEST)
     draws = seeded(33).standard_normal(400_000)
     for epsilon in EPSILONS:

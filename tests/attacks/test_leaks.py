@@ -1,4 +1,4 @@
-"""Only published rows leave the store, and all other public output is equal for every log."""
+"""Only published rows leave a store: no output shows a secret, and all other output is equal for every log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WANTED = [b"SECRET", "SECRET".encode("utf-16-le")]
 
 
 def holds_secret(content: bytes | str) -> bool:
-    """Return whether bytes contain the planted text in either encoding."""
+    """Return whether bytes or text contain the word SECRET, encoded in UTF-8 or UTF-16."""
     raw = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     return any(wanted in raw for wanted in WANTED)
 
@@ -80,7 +80,7 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 
 def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
-    """Running series, shares, interactive sessions, reports, readers and SQL show no planted secret."""
+    """Running series, weighted counts, interactive and analyst sessions, reports and SQL show no planted secret."""
     caplog.set_level(logging.DEBUG)
     store, out = tmp_path / "store", tmp_path / "public"
     out.mkdir()
@@ -111,7 +111,7 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
     file.write_bytes(b"SECRET")
     with pytest.raises(SparsehistError) as refused:
         sh.create(store, file, name="broken", max_keys=1, **DECLARED)
-    said.append(str(refused.value).replace(str(file), ""))  # the reader itself named this file
+    said.append(str(refused.value).replace(str(file), ""))  # the caller chose this path
     with sh.open_analyst(out) as reader:
         said += [reader, reader.sql("from ledger"), reader.sql("from shared.first")]
         for query in ("select error('no') from shared.first", "select query::int from shared.first"):
@@ -161,7 +161,7 @@ def _breaking():
 
 @pytest.mark.parametrize("source", BAD.values(), ids=BAD)
 def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
-    """No message, traceback, pickle, cause or note of an error quotes a secret value."""
+    """If a log cannot be counted, the error's message, traceback, pickle, causes and notes show no secret value."""
     with warnings.catch_warnings(), pytest.raises(SparsehistError) as caught:  # noqa: PT012
         warnings.simplefilter("ignore")
         count(source(tmp_path))
@@ -179,7 +179,7 @@ def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
 
 
 def test_an_engine_error_does_hold_a_secret() -> None:
-    """An unfiltered DuckDB error does contain the planted secret, so the search for secrets can find one."""
+    """Control: DuckDB's own error message quotes the secret, so the other tests could detect such a message."""
     with pytest.raises(duckdb.Error, match="SECRET"):
         duckdb.sql(f"select '{SECRET}'::int").fetchall()
 
@@ -205,7 +205,7 @@ REQUESTS = [
 
 
 def public_side(counts: pl.DataFrame) -> list[object]:
-    """Return all public output of some requests except the rows: metadata, refusals and the ledger."""
+    """Request each release in `REQUESTS`; return the public output except rows: metadata, refusals and ledger."""
     counted = sh.Counts(counts, largest=1)
     series = sh.create(":memory:", counted, name="c", key="cell", max_keys=3, domain=sh.Integers(1000), cap=20)
     shown: list[object] = []
@@ -220,7 +220,7 @@ def public_side(counts: pl.DataFrame) -> list[object]:
 
 
 def test_everything_public_is_the_same_for_any_log() -> None:
-    """Thresholds, expected false keys, refusals, metadata and costs are equal for two unrelated logs."""
+    """Thresholds, expected false keys, refusals, metadata and costs are equal for four very different logs."""
     shown = [public_side(counts) for counts in LOGS.values()]
     assert all(other == shown[0] for other in shown[1:])
 
@@ -231,7 +231,7 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
 ) -> None:
     """Whether a release is refused for too many rows depends only on public numbers.
 
-    The test lowers the limit of 2**31 cells. The public limit is half of what may be drawn from one group.
+    The test lowers two limits: on the expected false keys, and on the cells drawn from one group (twice as many).
     """
     assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)
@@ -263,7 +263,7 @@ CREDENTIALS = [
 
 @pytest.mark.parametrize("text", CREDENTIALS)
 def test_no_form_of_credentials_is_shown(text: str) -> None:
-    """Credentials are removed from errors, their arguments and reprs of queries; similar column names are kept."""
+    """Errors and reprs of queries hide credentials of every form, but show columns named `token` or `access_key`."""
     error = sh.errors.StatementError(f"line 3: {text} is no statement of ours")
     for shown in (str(error), repr(error), repr(error.args), repr(sh.Query(text))):
         assert "PLANTED" not in shown

@@ -1,4 +1,4 @@
-"""Neither misread store names nor interrupts lead to different noise for one level."""
+"""Neither a store name that could be misread nor an interrupt makes a store draw noise twice for one level."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ COUNTS = pl.DataFrame({"word": [f"key{i}" for i in range(50)], "count": range(1,
 
 
 def a_series(path: Path) -> sh.Series:
-    """Return a new series of fifty words."""
+    """Create a store at this path with a series of fifty words."""
     counts = sh.Counts(COUNTS, largest=1)
     return sh.create(path, counts, name="words", key="word", max_keys=2, domain=sh.Strings(max_bytes=6))
 
 
 @pytest.mark.parametrize("name", ["q?x", "a.generation"])
 def test_a_name_that_would_be_misread_is_refused(tmp_path: Path, name: str) -> None:
-    """Store names that would be misread, with a question mark or ending in .generation, are refused."""
+    """No store is created at a path that contains a question mark or ends in `.generation`."""
     with pytest.raises(DeclarationError, match="question mark"):
         a_series(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_interrupted_at_every_call_a_release_is_whole_or_not_there(tmp_path: Path) -> None:
-    """An interrupt in any function leaves a store that opens, with unchanged releases and free locks.
+    """After a KeyboardInterrupt in any function, the release can be repeated and no earlier release has changed.
 
-    Generators are excluded: an abandoned generator is entered again to be closed, where its errors are ignored.
+    Generators are not interrupted, because Python ignores errors that are raised while a generator is closed.
     """
     series = a_series(tmp_path / "store")
     series.release("before", level="1/3")

@@ -15,7 +15,7 @@ USERS = [f"u{i}" for i in range(50)]
 
 
 def written(path: Path, log: pl.DataFrame | str) -> Path:
-    """Write a log as CSV or Parquet by the ending of its path, or write a text unchanged; return the path."""
+    """Write a frame as CSV or Parquet, depending on the path's ending, or a text unchanged; return the path."""
     path.parent.mkdir(exist_ok=True)
     if isinstance(log, str):
         path.write_text(log)
@@ -27,7 +27,7 @@ def written(path: Path, log: pl.DataFrame | str) -> Path:
 
 
 def kept_or_refused(source, **declared) -> set | str:
-    """Return the (user, key) pairs that are counted, or "refused"."""
+    """Return the (user, key) pairs that are counted, or "refused" if the source is refused."""
     try:
         return kept_pairs(source, on_null="error", on_outside="error", **declared)
     except InputError:
@@ -64,7 +64,7 @@ def test_a_broken_row_of_one_unit_does_not_change_the_rows_of_others(
 
 
 def test_line_breaks_inside_quotes_are_part_of_the_key(tmp_path: Path) -> None:
-    """A quoted field with line breaks is read unchanged, even in a file of many megabytes."""
+    """A quoted CSV field that contains line breaks is read unchanged, even in a file of many megabytes."""
     log = pl.select(user_id=pl.int_range(100_000, 500_000).cast(pl.String)).with_columns(
         query=pl.concat_str(pl.lit('a\n"x",1,2\n#'), pl.col("user_id").str.tail(2), pl.lit("\n9,b"))
     )
@@ -73,28 +73,28 @@ def test_line_breaks_inside_quotes_are_part_of_the_key(tmp_path: Path) -> None:
 
 
 def test_the_ending_of_each_file_says_what_separates_its_fields(tmp_path: Path) -> None:
-    """The ending of each file determines its delimiter, and columns are matched by name."""
+    """A file's ending, .csv or .tsv, determines its delimiter, and columns of several files are matched by name."""
     first = written(tmp_path / "log.tsv.d" / "a.csv", "user_id,query\nann,a\tb\n")
     second = written(tmp_path / "log.tsv.d" / "b.tsv", "query\tuser_id\na,b\tcid\n")
     assert kept_pairs([str(first), str(second)]) == {("ann", "a\tb"), ("cid", "a,b")}
 
 
 def test_relations_whose_columns_differ_in_case_are_read_exactly_or_refused() -> None:
-    """A query is refused if a column name differs from a needed name only in case; other columns do not matter."""
+    """A query that returns both USER_ID and user_id is refused; unused columns may differ only in case."""
     assert kept_or_refused(Query("select 1 as USER_ID, 2 as user_id, 'a' as query")) == "refused"
     read = kept_pairs(Query("select 'x' as Q, 'y' as q, 'z' as q_1, 'a' as query, 'u' as user_id"))
     assert read == {("u", "a")}
 
 
 def test_times_with_a_zone_are_refused() -> None:
-    """Times with a zone are refused, because DuckDB's output loses the zone and would merge users."""
+    """Privacy units that are times with a zone are refused, because DuckDB drops the zone and would merge users."""
     zoned = Query("select ('12:00:00+0' || i)::timetz as user_id, 'a' as query from range(3) t(i)")
     assert kept_or_refused(zoned) == "refused"
 
 
 @pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
 def test_columns_that_differ_in_case_are_two_columns(tmp_path: Path, kind: str) -> None:
-    """Columns whose names differ only in case are never confused: the user column does not replace the key."""
+    """If the unit column is `User` and the key column is `user`, the log is refused or keys are read from `user`."""
     log = pl.DataFrame({"User": ["secret-1", "secret-2"], "user": ["a", "b"]})
     source = log if kind == "frame" else written(tmp_path / f"log.{kind}", log)
     try:
@@ -109,7 +109,7 @@ def test_columns_that_differ_in_case_are_two_columns(tmp_path: Path, kind: str) 
 def test_a_column_is_read_from_the_file_not_from_the_name_of_its_folder(
     tmp_path: Path, kind: str, column: str
 ) -> None:
-    """The column `user_id` is read from the file, even if the folder is named `user_id=7`."""
+    """A column is read from the file even if a folder is named after the column, such as `user_id=7`."""
     log = pl.DataFrame({"user_id": ["1", "2", "3"], "query": ["a", "b", "c"]})
     assert kept_pairs(written(tmp_path / f"{column}=7" / f"log.{kind}", log)) == set(log.rows())
 
@@ -117,7 +117,7 @@ def test_a_column_is_read_from_the_file_not_from_the_name_of_its_folder(
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize(("name", "other"), [("log[1]", "log1"), ("log*", "log-old"), ("log?", "logs")])
 def test_a_file_with_a_pattern_for_a_name_is_that_file(tmp_path: Path, kind: str, name: str, other: str) -> None:
-    """A path that contains pattern characters is read as that file if the file exists."""
+    """A path such as `log[1].csv` or `log*.csv` is read as that file, not as a pattern, if the file exists."""
     for stem, key in ((name, "right"), (other, "wrong")):
         written(tmp_path / f"{stem}.{kind}", pl.DataFrame({"user_id": ["1"], "query": [key]}))
     assert kept_pairs(tmp_path / f"{name}.{kind}") == {("1", "right")}

@@ -23,7 +23,7 @@ def _of_two_cells(count: int, other: int) -> sh.Series:
 
 
 def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
-    """Return how many noisy counts of one cell are consistent with all answers."""
+    """Return the number of noisy counts of the first cell that are consistent with all released answers."""
     answers, metadata = release.frame["noisy_answer"].to_numpy(), release.metadata
     grid, step = metadata["grid"], metadata["cell_grid"]
     weights = matrix[:, 0]
@@ -47,7 +47,7 @@ def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
     ids=["identity", "haar", "optimised", "weights of 1e20"],
 )
 def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: str, weights: np.ndarray) -> None:
-    """All answers about one cell are consistent with a single noisy count, so rounding reveals nothing more."""
+    """All answers about one cell can be computed from a noisy count of it, so their rounding reveals nothing more."""
     matrix = np.stack([weights, np.zeros_like(weights)], axis=1)
     for count in (0, 10**9):
         made = _of_two_cells(count, 3).release("w", workload=Matrix(matrix), level="0.5", strategy=strategy)
@@ -56,7 +56,7 @@ def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: st
 
 @pytest.mark.parametrize("exponent", range(-8, 41, 4))
 def test_the_grid_of_cells_divides_one(exponent: int) -> None:
-    """Rounding the noise before or after adding the count gives equal results, so remainders reveal no count."""
+    """Rounding the noise before or after adding a count gives equal results, so the rounding reveals no count."""
     strategy = strategy_named("identity", Matrix(np.array([[0.5, 1.5]])))
     step = cell_grid(strategy, 1.3 * 2.0**exponent)
     assert step is not None
@@ -66,7 +66,7 @@ def test_the_grid_of_cells_divides_one(exponent: int) -> None:
 
 
 def test_noise_too_large_for_doubles_is_refused() -> None:
-    """A release is refused if a double cannot hold the sum of count and noise, even if the weights are small."""
+    """A workload release is refused if a double cannot hold count plus noise exactly, even if weights are tiny."""
     series = _of_two_cells(5, 3)
     with pytest.raises(LevelError, match="standard deviation"):
         series.release("w", workload=Matrix(np.array([[1e-9, 2.5e-9]])), level="1e-32", strategy="identity")
@@ -94,7 +94,7 @@ def test_answers_depend_on_noisy_measurements_alone(name: str) -> None:
 
 
 def test_answers_that_share_no_grid_are_refused() -> None:
-    """If each answer has its own noise, a workload whose answers cannot share a rounding grid is refused."""
+    """A workload with separate noise for each answer is refused if its weights are too uneven for one grid."""
     counts = sh.Counts(pl.DataFrame({"a": [0], "b": [1], "count": [7]}), largest=1)
     domain = sh.Product(a=sh.Integers(2), b=sh.Integers(3))
     series = sh.create(sh.open(":memory:", seed=1), counts, name="s", key=["a", "b"], max_keys=1, domain=domain)

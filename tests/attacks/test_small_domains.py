@@ -1,4 +1,4 @@
-"""Series of releases over one to eight cells have the joint distribution of the dense mechanism."""
+"""Six releases of one to eight cells are distributed as if noise had been added to every cell."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.stats import assert_consistent, assert_detected, two_sample_outcomes,
 
 RUNS = 2500
 FEW = 120
-# Scrambled levels, two of them repeated with a higher or lower threshold; some thresholds are below zero.
+# Six releases: levels in mixed order, two levels repeated with other thresholds, and one negative threshold.
 LEVELS = ["0.2", "1/2", "0.05", "0.2", "1/3", "0.05"]
 THRESHOLDS = [1.5, 1.0, 3.0, 0.5, -0.25, 4.0]
 
 
 def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
-    """Return noisy counts by (run, release, cell), drawn by the package; NaN if unpublished."""
+    """Return noisy counts by (run, release, cell) as the package releases them, with NaN for unpublished cells."""
     rng = seeded(seed)
     out = np.empty((runs, len(LEVELS), counts.size))
     for run in out:
@@ -33,13 +33,13 @@ def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
 
 
 def densely(counts: np.ndarray, seed: int, runs: int = 10 * RUNS, *, scale: float = 1.0) -> np.ndarray:
-    """Return noisy counts by (run, release, cell), drawn by the dense mechanism; NaN if unpublished."""
+    """Return noisy counts by (run, release, cell) with noise on every cell, and NaN for unpublished cells."""
     noisy = dense(Gaussian(sensitivity=np.sqrt(2) * scale), np.tile(counts, runs), LEVELS, THRESHOLDS, seed=seed)
     return noisy.reshape(len(LEVELS), runs, counts.size).transpose(1, 0, 2)
 
 
 def p_value(one: np.ndarray, two: np.ndarray, cells: list[int]) -> float:
-    """Return the p-value that compares two sets of releases on some cells: which are published, and their values."""
+    """Return a p-value that compares, for some cells, which are published and with which noisy counts."""
     parts = [each[:, :, cells].reshape(len(each), -1) for each in (one, two)]
     seen = [~np.isnan(part) @ (1 << np.arange(part.shape[1])) for part in parts]
     values = [np.nan_to_num(part) for part in parts]
@@ -47,7 +47,7 @@ def p_value(one: np.ndarray, two: np.ndarray, cells: list[int]) -> float:
 
 
 def totals(noisy: np.ndarray) -> np.ndarray:
-    """Return the numbers of published cells in the first, third and fifth release; shape (runs, 3)."""
+    """Return the number of published cells in the first, third and fifth release of each run; shape (runs, 3)."""
     published = ~np.isnan(noisy)
     return np.stack([published[:, 0].sum(1), published[:, 2].sum(1), published[:, 4].sum(1)], axis=1)
 
@@ -65,7 +65,7 @@ DOMAINS = {
 @pytest.mark.parametrize("runs", [FEW, pytest.param(RUNS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("counts", DOMAINS.values(), ids=DOMAINS)
 def test_small_domains_have_the_dense_law(counts: list[int], runs: int) -> None:
-    """Six releases of a small domain have the joint distribution of dense releases, for pairs of cells and totals."""
+    """Pairs of cells, and numbers of published cells, are distributed as if noise had been added to every cell."""
     sparse, dense = sparsely(np.array(counts), 1, runs), densely(np.array(counts), 2, 10 * max(runs, 500))
     assert_consistent(p_value(sparse, dense, [0]), "the first cell")
     if len(counts) > 1:
@@ -75,14 +75,14 @@ def test_small_domains_have_the_dense_law(counts: list[int], runs: int) -> None:
 
 
 def test_a_wrong_scale_is_seen() -> None:
-    """The comparison of releases detects noise that is 30 % too wide."""
+    """Negative control: the comparison detects noise whose scale is 30 % too large."""
     counts = np.array(DOMAINS["two cells"])
     assert_detected(p_value(densely(counts, 3, RUNS, scale=1.3), densely(counts, 4), [0, 1]), "a wider scale")
 
 
 @pytest.mark.parametrize("n", [5, 40], ids=["by rejection", "by rank"])
 def test_false_keys_are_neither_counted_nor_tracked(n: int) -> None:
-    """New false keys are drawn only from cells that are neither counted nor tracked, 60 of 100 here."""
+    """New false keys are drawn from exactly the 60 of 100 cells that are neither counted nor tracked."""
     rng, tracked = seeded(9), list(range(1, 100, 5))
     files = FilesInMemory((np.arange(100) % 5 == 0).astype(np.int64), rng)
     known = pl.DataFrame({"key_0": tracked})

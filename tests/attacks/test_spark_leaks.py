@@ -25,7 +25,7 @@ DECLARED = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings
 
 @pytest.fixture
 def events(tmp_path):
-    """Return the content of Spark's event log so far, with complete query plans."""
+    """Return a function that reads Spark's event log, which contains complete query plans."""
     session = spark.session()
     jvm, scala = session.sparkContext._jvm, session.sparkContext._jsc.sc()
     (tmp_path / "events").mkdir()
@@ -52,7 +52,7 @@ def events(tmp_path):
 
 
 def explained(frame) -> str:
-    """Return the output of EXPLAIN EXTENDED."""
+    """Return the output of EXPLAIN EXTENDED for a Spark DataFrame."""
     with contextlib.redirect_stdout(io.StringIO()) as said:
         frame.explain(extended=True)
     return said.getvalue()
@@ -60,7 +60,7 @@ def explained(frame) -> str:
 
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: str) -> None:
-    """No salt appears in Spark's event log or in EXPLAIN EXTENDED, where a plain literal would appear."""
+    """Spark's event log and EXPLAIN EXTENDED show no salt; both would show a salt that was written as a literal."""
     frame = spark.frame(a_log(90, 30), kind)
     salts = set()
     series = sh.create(tmp_path / "store", frame, name="plain", **DECLARED)
@@ -86,7 +86,7 @@ def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: 
 
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 def test_no_word_of_spark_about_a_value_is_logged(tmp_path: Path, monkeypatch, kind: str) -> None:
-    """PySpark logs no error messages while sparsehist counts, and logs them again afterwards."""
+    """While sparsehist counts, PySpark does not log its errors, which quote values; afterwards it logs them again."""
     from pyspark.logger import PySparkLogger
 
     said = io.StringIO()

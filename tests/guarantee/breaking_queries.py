@@ -1,10 +1,10 @@
 # ruff: noqa: E501  a query is easier to read on one line
-"""List queries that the check refuses, each with a pattern for the error message.
+"""Queries that the query check must refuse, each with a pattern that its error message must match.
 
 Queries whose name begins with "not in the language" keep units separate, but use a form that the check does not accept.
 """
 
-# "name -> pattern of the error": query
+# Each entry has the form "name -> pattern of the error message": query.
 _REFUSED = {
     "limit in a common table expression -> LIMIT": "with c as (from log limit 2) select user_id, query from c",
     "limit for the unit -> LIMIT": "select user_id, (select page from clicks c where c.user_id = l.user_id order by ts limit 1) as query from log l",

@@ -1,7 +1,7 @@
 # ruff: noqa: E501  a query is easier to read on one line
-"""Compose queries from a source of rows and one or several shapes that are nested around it.
+"""Compose test queries from a source of rows and one or more SELECT templates ("shapes") around the source.
 
-Every source and every shape returns the columns user_id, query, n and ts; a shape reads its rows from `{s}`.
+Every source and every shape returns the columns user_id, query, n and ts. A shape reads its rows from `{s}`.
 """
 
 from __future__ import annotations
@@ -121,16 +121,16 @@ UNSAFE = {
 
 
 def good():
-    """Return, by name, the composed queries that keep the rows of different privacy units separate."""
+    """Return a dict from name to SQL of all composed queries that keep privacy units separate."""
     return {
         f"{name} of {n}": shape.format(s=source) for name, shape in SAFE.items() for n, source in enumerate(SOURCES)
     }
 
 
 def bad():
-    """Return, by name, the composed queries that mix the rows of privacy units.
+    """Return a dict from name to SQL of all composed queries that mix privacy units or depend on the row order.
 
-    A query that mixes units only by tied rows is left out for a source without ties.
+    The shape "two directions" does harm only if rows tie, so it is left out for source 7, whose rows never tie.
     """
     return {
         f"{name} of {n}": shape.format(s=source)
@@ -141,7 +141,7 @@ def bad():
 
 
 def at_random(rng):
-    """Return a random query that nests one to four shapes around a source; about 80 % of the shapes are safe."""
+    """Return a random query of one to four nested SELECT templates, of which about 80 % keep units separate."""
     text = SOURCES[rng.integers(len(SOURCES))]
     for _ in range(rng.integers(1, 5)):
         shapes = UNSAFE if rng.random() < 0.2 else SAFE

@@ -1,8 +1,8 @@
 # ruff: noqa: E501  a query is easier to read on one line
-"""List harmless queries besides `composed_queries`; they read three private and two public tables.
+"""Queries that the query check must accept; they read three private and two public tables.
 
-Columns of log and log_b: user_id, query, n (integer), w (floating point), ts, country, tags (list), attr (struct).
-Columns of clicks: user_id, page, ts, user_ref; of areas: country, region, weight, user_id; of days: day, label.
+Log and log_b have the columns user_id, query, n (integer), w (float), ts, country, tags (list) and attr (struct).
+Clicks has user_id, page, ts, user_ref. Areas has country, region, weight, user_id. Days has day and label.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ GOOD = {
     "two lists as they come": "select user_id, unnest(a) || unnest(b) as query from (select user_id, list(query) a, list(country) b from log group by user_id)",
     "an order by a number that merges others": "select user_id, row_number() over (partition by user_id order by w, w::decimal(18, 1)) || ' ' || w as query from (select user_id, w from log) x",
     "an order by parts that merge others": "select user_id, row_number() over (partition by user_id order by {'a': w::decimal(18, 1)}, {'a': w::decimal(18, 1)}::varchar, w) || ' ' || w as query from (select user_id, w from log) x",
-    # Twenty everyday tasks, written with docs/sql.md as the only reference.
+    # Queries for twenty everyday tasks, written with docs/sql.md as the only reference.
     "task: sessions": "with marked as (select user_id, query, ts, case when ts - lag(ts) over (partition by user_id order by ts) > interval 1 day then 1 else 0 end as starts from log) select user_id, query, sum(starts) over (partition by user_id order by ts) as session from marked",
     "task: lengths of sessions": "with marked as (select user_id, ts, date_diff('minute', lag(ts) over (partition by user_id order by ts), ts) > 30 as starts from log), numbered as (select user_id, ts, count(*) filter (where starts) over (partition by user_id order by ts) as session from marked) select user_id, least(count(*), 10)::varchar as query from numbered group by user_id, session",
     "task: a funnel": "with steps as (select user_id, min(case when page = 'a' then ts end) as home, min(case when page = 'b' then ts end) as buy from clicks where user_id is not null group by user_id) select user_id, case when buy > home then 'bought' when home is not null then 'looked' else 'none' end as query from steps",

@@ -1,4 +1,4 @@
-"""The oracle deletes units and shuffles rows, and checks that the query results of other units do not change."""
+"""Test oracle: delete privacy units, shuffle rows, and compare the query results of the remaining units."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def large_tables():
 
 
 def fill(connection, held):
-    """Create these tables, and the two public tables, in a database."""
+    """Create the given private tables and the public tables `areas` and `days` in a database."""
     for name, frame in {**held, "areas": AREAS, "days": DAYS}.items():
         connection.register("given", frame)
         connection.execute(f"create or replace table {name} as select * from given")
@@ -84,7 +84,7 @@ def fill(connection, held):
 
 
 def accepted(query, held=None):
-    """Return a query in the form in which it runs on these tables, or None if the check refuses it."""
+    """Return the checked SQL text of a query on the test tables, or None if the query check refuses it."""
     given = tables(1) if held is None else held
     try:
         world = checked_query(Query(query, given, {"areas": AREAS, "days": DAYS}), "user_id").world
@@ -104,14 +104,14 @@ def rows_of(connection, query):
 
 
 class Small:
-    """Databases that contain small tables: unchanged, shuffled, and without each unit in turn."""
+    """Databases of small tables: one unchanged, one shuffled, and one without each privacy unit."""
 
     def __init__(self):
         self.engine = duckdb.connect(config={"threads": 2, "memory_limit": "500MB"})
         self.names: dict[int, list[str]] = {}
 
     def of(self, seed):
-        """Return the names of the databases for a seed: one unchanged, one shuffled, and one without each unit."""
+        """Return the names of a seed's databases, created at first use: unchanged, shuffled, without each unit."""
         if seed not in self.names:
             held = tables(seed)
             every = [held, {name: frame.sample(fraction=1, shuffle=True, seed=seed) for name, frame in held.items()}]
@@ -144,7 +144,7 @@ class Small:
 
 
 class Large:
-    """Databases of large tables with one, two or four threads: unchanged, shuffled, and without some units."""
+    """Databases of large tables, each with one to four threads: unchanged, without four units, and also shuffled."""
 
     def __init__(self):
         self.held = large_tables()
@@ -173,7 +173,7 @@ class Large:
         return self.engines[name].execute(text).fetchall()
 
     def breaks(self, query):
-        """Return whether the databases give different rows for any of the units that all databases contain."""
+        """Return whether a query gives any unit that all databases contain different rows in different databases."""
         query = query.strip().removesuffix(";")
         columns = [
             column[0] for column in self.engines["one"].execute(f"select * from ({query}) limit 0").description

@@ -1,4 +1,4 @@
-"""The check of queries accepts harmless queries, and refuses the others with an error that gives the reason."""
+"""The query check accepts queries that keep privacy units separate, and refuses others with a reason."""
 
 import polars as pl
 import pytest
@@ -12,7 +12,7 @@ from tests.guarantee.oracle import AREAS, DAYS, tables
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory):
-    """Change to a directory that contains the files that the queries read."""
+    """Change to a temporary directory that contains every log and table file that the test queries read."""
     home = tmp_path_factory.mktemp("files")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
@@ -39,20 +39,20 @@ def _check(query, there, **changed):
 
 @pytest.mark.parametrize("name", [name for name, query in GOOD.items() if any(word in query for word in FILES)])
 def test_a_harmless_query_of_files_is_accepted(there, name):
-    """The check accepts every harmless query that reads files."""
+    """`sh.check_query` accepts each listed query that reads files and keeps privacy units separate."""
     _check(GOOD[name], there)
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_query_that_breaks_the_guarantee_is_refused(there, name):
-    """Queries that may mix units or depend on the order of rows are refused, and the error says why."""
+    """`sh.check_query` refuses queries that may mix privacy units or depend on row order, and the error says why."""
     query, reason = BAD[name]
     with pytest.raises((GuaranteeError, StatementError), match=reason):
         _check(query, there)
 
 
 def test_types_are_those_the_engine_computes_with(there):
-    """A sum is refused if DuckDB computes it in floating point, even if every literal in it is a decimal."""
+    """`sh.check_query` refuses a sum that DuckDB computes in floating point, even if its literals are decimals."""
     floats = ("n // 1.5", "w % 1.5", "n * 170141183460469231731687303715884105728", "w", "n / 2", "n * 1e0", "0.1e0")
     for call in (*(f"sum({added})" for added in floats), "avg(0.1e0)", "sum(n::hugeint)"):
         with pytest.raises(GuaranteeError, match=r"floating-point|cannot be written"):
@@ -83,7 +83,7 @@ def test_types_are_those_the_engine_computes_with(there):
     ],
 )  # fmt: skip
 def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
-    """If a privacy unit has several columns, a query must return all of them, in order and from a single row."""
+    """If the privacy unit has several columns, a query must return all of them, unswapped and from one source row."""
     if accepted:
         _check(query, there, unit=("user_id", "n"))
         return
@@ -92,7 +92,7 @@ def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
 
 
 def test_units_as_logs_have_them():
-    """A query may rename the privacy unit's column, or cast it to a type that keeps different units different."""
+    """A query may rename the unit's column or cast it without loss; an expression that may merge units is refused."""
     log = pl.DataFrame({"UserID": [1, 2], "day": ["x", "y"], "ip": [1, 1], "query": ["a", "b"], "n": [1.0, 2.0]})
     tables = {"log": log, "other": log}
     for query in (
@@ -120,7 +120,7 @@ def test_units_as_logs_have_them():
 
 @pytest.mark.parametrize("unit", ["user_id", "cast(user_id as varchar) as user_id"])
 def test_units_of_two_types_are_refused(unit):
-    """A union of two unit types is refused, because the number 1 and the text 1 may or may not be the same unit."""
+    """A union of number and text privacy units is refused: the number 1 and the text 1 may be the same user."""
     numbers = pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"]})
     logs = {"log": numbers, "visits": numbers.cast({"user_id": pl.String})}
     query = f"select {unit}, query from log union all select user_id, query from visits"
@@ -129,7 +129,7 @@ def test_units_of_two_types_are_refused(unit):
 
 
 def test_parameters_are_checked_with_their_values(tmp_path):
-    """A query is checked with the values of its parameters, such as a file name, a number or a text."""
+    """The query check uses the values of parameters: it reads the named file and refuses sums times 0.5."""
     file = str(tmp_path / "log.parquet")
     pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"], "n": [1, 2]}).write_parquet(file)
     query = "select user_id, query from read_parquet($file) where n > $n"

@@ -1,4 +1,4 @@
-"""Accepted queries keep privacy units separate, on small tables for every unit and on large ones for some."""
+"""In accepted queries, deleting a privacy unit or shuffling the rows never changes the rows of other units."""
 
 import re
 
@@ -12,7 +12,7 @@ from tests.guarantee.composed_queries import at_random, bad, good
 from tests.guarantee.harmless_queries import FILES, GOOD
 from tests.guarantee.oracle import Large, Small, accepted
 
-# Statements that contain one of these strings give no rows of tables to compare.
+# Skip statements that contain one of these strings: their results are not rows of the test tables.
 NO_TABLES = (*FILES, "glob(", "query(", "duckdb_tables", "describe", "summarize", "; select", "delete", "totals",
              "shout", "nextval")  # fmt: skip
 _MEETS = re.compile(r"\bjoin\b|\bover\b|group by|\(select|clicks c|distinct|union", re.IGNORECASE)
@@ -20,7 +20,7 @@ _MEETS = re.compile(r"\bjoin\b|\bover\b|group by|\(select|clicks c|distinct|unio
 
 @pytest.fixture(scope="module")
 def small():
-    """Return databases that contain small tables."""
+    """Provide databases with small tables: unchanged, shuffled, and without each privacy unit."""
     made = Small()
     yield made
     made.engine.close()
@@ -28,7 +28,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def large():
-    """Return databases that contain large tables."""
+    """Provide databases with large tables: unchanged, shuffled, and without some privacy units."""
     made = Large()
     yield made
     made.close()
@@ -39,13 +39,13 @@ IN_TABLES = [name for name, query in GOOD.items() if not any(word in query for w
 
 @pytest.mark.parametrize("name", IN_TABLES)
 def test_taking_a_unit_away_takes_its_rows_and_no_others(small, name):
-    """Deleting a unit or shuffling the rows leaves other units' rows unchanged in every harmless query."""
+    """In the result of each harmless query, deleting a unit or shuffling rows leaves other units' rows unchanged."""
     query = accepted(GOOD[name])
     for seed in (1, 2):
         assert not small.breaks(query, seed)
 
 
-# Refused queries for which these tables show no harm, by reason.
+# Names of refused queries that do no harm on the small test tables, grouped by the reason.
 NO_EXAMPLE = {
     "what it reads is not there": ["file row numbers", "file row number option"],
     "DuckDB itself refuses it, on these rows or on all": ["one of several rows", "states of aggregates"],
@@ -68,7 +68,7 @@ HARMFUL = [
 
 @pytest.mark.parametrize("name", HARMFUL)
 def test_what_is_refused_does_harm(small, name):
-    """For each refused query there are tables in which a unit's rows depend on another unit or on the row order."""
+    """Each refused query does harm on some tables: a unit's rows depend on another unit or on the row order."""
     query = BAD[name][0]
     assert any(small.breaks(query, seed) for seed in range(1, 13))
 
@@ -78,7 +78,7 @@ PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8)
 
 @pytest.mark.parametrize("part", PARTS)
 def test_composed_queries_are_told_apart(small, part):
-    """The check accepts 300 harmless composed queries, which keep units separate, and refuses 300 harmful ones."""
+    """The query check accepts 300 safe nested queries, which keep units separate, and refuses 300 unsafe queries."""
     assert len(good()) >= 300 and len(bad()) >= 300
     for name, query in list(good().items())[part::8]:
         ran = accepted(query)
@@ -89,19 +89,19 @@ def test_composed_queries_are_told_apart(small, part):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_composed_queries_hold_on_large_tables(large, part):
-    """Composed queries that the check accepts keep units separate on tables of 60,000 rows and up to four threads."""
+    """Safe nested queries keep units separate on tables of 60,000 rows, which DuckDB reads with 1 to 4 threads."""
     for name, query in list(good().items())[part * 5 :: 40]:
         assert not large.breaks(accepted(query)), name
 
 
 @pytest.mark.parametrize("every", [13, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_oracle_sees_what_breaks(small, large, every):
-    """The oracle finds that more than 70 % of the sampled harmful queries do mix units."""
+    """Control: on the test tables, over 70 % of sampled harmful queries visibly mix units or depend on row order."""
     queries = list(bad().values())[::every]
     assert np.mean([_is_broken(small, query) for query in queries]) > 0.7
     tied = "select user_id, query, n, ts from log qualify row_number() over (partition by user_id order by ts) = 1"
     assert all(large.breaks(query) for query in (tied, good()["first as it comes of 0"]))
-    # Here the order of rows matters only if threads sort ties differently, which may take several runs.
+    # This query gives other rows only if threads happen to sort ties differently, so try it up to six times.
     assert any(large.breaks(bad()["two directions of 0"]) for _ in range(6))
     assert not large.breaks(accepted(tied))
 
@@ -117,7 +117,7 @@ def _is_broken(small, query):
     ("seed", "number"), [(0, 120), *(pytest.param(seed, 1000, marks=pytest.mark.slow) for seed in range(1, 11))]
 )
 def test_what_is_accepted_of_queries_at_random_holds(small, seed, number):
-    """The check accepts at least a third of random queries, and every accepted query keeps units separate."""
+    """The query check accepts at least a third of random queries, and every accepted query keeps units separate."""
     rng = np.random.Generator(np.random.PCG64(seed))
     found = meeting = 0
     for _ in range(number):
@@ -131,7 +131,7 @@ def test_what_is_accepted_of_queries_at_random_holds(small, seed, number):
     assert meeting >= found / 2
 
 
-# By weakened rule: what is replaced, its constant result, and queries that are then accepted.
+# Rules to disable: the module or class, its function, the function's constant result, and queries then accepted.
 WEAKENED = {
     "ties decide": (plan, "picks_rows", False, ("no order", "frames of rows")),
     "order is taken for granted": (
@@ -151,7 +151,7 @@ SLOW = ("floats are added", "groups of several units")
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, marks=[pytest.mark.slow] * (rule in SLOW)) for rule in WEAKENED])
 def test_the_oracle_notices_a_check_that_lacks_a_rule(small, large, rule, monkeypatch):
-    """Negative control: without one of its rules, the check accepts harmful queries, and the oracle detects them."""
+    """Negative control: with one rule disabled, the query check accepts harmful queries, which the oracle detects."""
     where, name, always, shapes = WEAKENED[rule]
     monkeypatch.setattr(where, name, lambda *_: always)
     for shape in shapes:
@@ -162,7 +162,7 @@ def test_the_oracle_notices_a_check_that_lacks_a_rule(small, large, rule, monkey
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", WEAKENED)
 def test_the_oracle_notices_it_in_queries_at_random(small, large, rule, monkeypatch):
-    """Negative control: if the check lacks a rule, the oracle detects a harmful query among 300 random queries."""
+    """Negative control: with one rule disabled, the oracle detects a harmful query among 300 random queries."""
     where, name, always, _ = WEAKENED[rule]
     monkeypatch.setattr(where, name, lambda *_: always)
     rng = np.random.Generator(np.random.PCG64(99))

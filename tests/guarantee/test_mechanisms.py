@@ -1,6 +1,6 @@
 """A name, type or macro means the same when a query is checked and when it runs.
 
-Each test covers an error that the check once had.
+Each test covers an error that the query check once had.
 """
 
 import logging
@@ -20,7 +20,7 @@ LOG = pl.DataFrame({"user_id": [1, 1, 2, 9], "query": ["b", "a", "c", "d"], "ts"
 
 
 def rows(query, tables=None, **parameters):
-    """Return the rows of a checked query in sorted order."""
+    """Check a query, run it, and return its rows in sorted order."""
     found = checked_query(
         Query(query, {"log": LOG} if tables is None else tables, {"areas": AREAS}, parameters), "user_id"
     )
@@ -35,7 +35,7 @@ def refused(query, reason, tables=None):
 
 
 def test_a_frame_of_pandas_is_a_source():
-    """A query can read a pandas frame, whose categories are read as text and whose index is ignored."""
+    """A query can read a pandas DataFrame: categories are read as text, and the index is ignored."""
     pandas = pytest.importorskip("pandas")
     frame = LOG.to_pandas().set_index(pandas.Index([7, 7, 3, 1]))
     frame["kind"] = pandas.Categorical(["y", "x", "y", "x"])
@@ -45,7 +45,7 @@ def test_a_frame_of_pandas_is_a_source():
 
 
 def test_columns_that_a_reader_adds_are_not_there(tmp_path):
-    """A query sees only the declared columns of a file, and not the columns that DuckDB's readers add."""
+    """A query sees only a file's own columns, not the columns that DuckDB adds, such as `file_row_number`."""
     LOG.write_parquet(tmp_path / "log.parquet")
     for column in ("file_row_number", "file_index", "rowid", "filename"):
         assert refused(
@@ -55,13 +55,13 @@ def test_columns_that_a_reader_adds_are_not_there(tmp_path):
 
 
 def test_a_file_with_two_dots_is_one_table(tmp_path):
-    """A file `c.v1.parquet` is called `c` in a query, as in DuckDB, when the query is checked and when it runs."""
+    """A query can refer to the file `c.v1.parquet` as `c`, as in DuckDB, both when it is checked and when it runs."""
     LOG.write_parquet(tmp_path / "c.v1.parquet")
     assert len(rows(f"select c.user_id, c.query from '{tmp_path}/c.v1.parquet' where c.ts > 0")) == 4
 
 
 def test_a_name_inside_a_view_is_not_captured(tmp_path):
-    """A common table expression does not replace a table of the same name inside a view."""
+    """A query's common table expression does not replace a table of the same name that a view reads."""
     LOG.write_parquet(tmp_path / "log.parquet")
     connection = duckdb.connect()
     connection.execute(f"create table inside as from '{tmp_path}/log.parquet'; create view v as from inside")
@@ -92,7 +92,7 @@ WHERE = [
     ],
 )
 def test_statistics_of_a_file_which_leave_nan_out_decide_nothing(query, tmp_path, monkeypatch):
-    """A filter never skips rows because of file statistics that ignore NaN, as DuckDB alone would do."""
+    """Parquet statistics ignore NaN, so DuckDB may skip rows with NaN; a checked query never skips them."""
     monkeypatch.chdir(tmp_path)
     areas = pl.DataFrame({"x": [NAN, 0.9]})
     found, plain = [], []
@@ -141,11 +141,11 @@ BEHIND_COLUMNS = """set variable n = 7; create sequence q;
         (BEHIND_COLUMNS, "t"),
         ("create view v as select user_id, query, ' AS SELECT * FROM python_x() AS ' as x from log limit 2", "v"),
         ("attach 'a.db' as d", "d.log"),
-        ("attach 'b.db' as d", "d.log"),  # a hard link to the same file
+        ("attach 'b.db' as d", "d.log"),  # b.db is a hard link to a.db
     ],
 )
 def test_what_a_session_made_is_an_unchecked_source(made, table, tmp_path, monkeypatch):
-    """Tables, views and attached databases that were created in a session are unchecked sources."""
+    """A series over a table, view or attached database of the session is recorded as an unchecked source."""
     monkeypatch.chdir(tmp_path)
     with duckdb.connect("a.db") as connection:
         connection.execute("create table log as select 1 as user_id, 'a' as query")
@@ -165,7 +165,7 @@ def test_what_a_session_made_is_an_unchecked_source(made, table, tmp_path, monke
     ],
 )
 def test_a_macro_of_a_name_of_duckdbs_own_is_not_seen(macro):
-    """A user's macro that has the name of a DuckDB function changes neither the check nor the run of a query."""
+    """A user's macro with the name of a DuckDB function changes neither the check nor the result of a query."""
     query = "select l.user_id, l.query || r.i as query from log l, range(2) r(i)"
     outcomes, errors, sources = _ran(
         f"create macro {macro}; {CREATE} {query}; release a from s at level 1000 threshold 30;"
@@ -178,7 +178,7 @@ def test_a_macro_of_a_name_of_duckdbs_own_is_not_seen(macro):
 
 
 def test_a_letter_that_only_python_folds_makes_another_column():
-    """Column names are case-folded as in DuckDB, which, unlike Python, keeps the Kelvin sign apart from k."""
+    """The Kelvin sign and k name different columns, as in DuckDB, although Python's case folding equates them."""
     twice = pl.DataFrame({"\u212aid": [1, 2], "kid": [3, 4], "query": ["a", "b"]})
     query = Query('select "\u212aid" as kid, query from log', {"log": twice})
     with pytest.raises(GuaranteeError, match="must be the column kid"):
@@ -187,7 +187,7 @@ def test_a_letter_that_only_python_folds_makes_another_column():
 
 
 def test_sources_do_not_change_between_check_and_run(tmp_path):
-    """A query runs with the types that were checked, and ignores files that appear after the check."""
+    """A query keeps the files and column types of its check, even if files are added or changed before it runs."""
     LOG.write_parquet(tmp_path / "a.parquet")
     made = checked_query(
         Query(f"select user_id, sum(ts)::varchar as query from '{tmp_path}/*.parquet' group by 1"), "user_id"
@@ -199,7 +199,7 @@ def test_sources_do_not_change_between_check_and_run(tmp_path):
 
 
 def test_nothing_but_the_sources_can_be_read(tmp_path, monkeypatch):
-    """Even a query that skips the check can read only its declared sources."""
+    """Even a query with `unverified=True`, which skips the check, can read only its declared sources."""
     monkeypatch.chdir(tmp_path)
     LOG.write_parquet("log.parquet")
     LOG.write_parquet("other.parquet")
@@ -225,7 +225,7 @@ SECRET = "secretplum"
 
 
 def test_credentials_stand_in_no_error_and_not_in_the_connection(caplog, capfd):
-    """The credentials of a bucket appear in no error, log, repr or DuckDB connection."""
+    """S3 credentials appear in no error, log message or repr, and no query can read them from `duckdb_secrets()`."""
     caplog.set_level(logging.DEBUG)
     options = {
         "aws_secret_access_key": SECRET, "aws_access_key_id": SECRET, "aws_region": "x-1",
@@ -251,7 +251,7 @@ def encrypted(path, key):
 
 
 def test_the_key_of_an_encrypted_database_is_kept_nowhere(tmp_path, caplog, capfd):
-    """The key of an encrypted database is in no file, release, ledger or log."""
+    """The encryption key of an attached database appears in no file, release, ledger, repr or log message."""
     caplog.set_level(logging.DEBUG)
     attach, written = encrypted(tmp_path / "log.db", SECRET), tmp_path / "public.parquet"
     script = f"{CREATE} select user_id, query from d.log; release a from s at level 1000 threshold 30 to '{written}'"
@@ -275,7 +275,7 @@ def test_the_key_of_an_encrypted_database_is_kept_nowhere(tmp_path, caplog, capf
     ],
 )
 def test_the_password_of_a_database_stands_in_no_error(tmp_path, attach, caplog, capfd):
-    """No error shows a password, even if the password is wrong or the database or its extension is missing."""
+    """If a database cannot be attached, no error or log message shows its password or encryption key."""
     caplog.set_level(logging.DEBUG)
     encrypted(tmp_path / "log.db", "another")
     script = f"{attach.format(here=tmp_path, secret=SECRET)}; {CREATE} select user_id, query from d.log"

@@ -1,4 +1,4 @@
-"""Fixtures that let every vector in these tests draw from fixed seeds."""
+"""Fixtures that give fixed seeds to the vectors in these tests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from sparsehist.dense import multiple_release
 
 @pytest.fixture(autouse=True)
 def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each random generator that a vector creates the next fixed seed."""
+    """Seed the generator of every vector, with a new fixed seed for each generator."""
     seeds = iter(range(7000, 9000))
     monkeypatch.setattr(multiple_release, "generator", lambda: entropy.seeded(next(seeds)))

@@ -1,4 +1,4 @@
-"""Two releases of one vector satisfy the privacy bound of the finer release, and independent releases do not."""
+"""Tests that two releases of one vector are as private as the finer release, and independent releases are not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BINS = 48
 
 
 def pairs(family, count, coarse, fine, *, together, seal):
-    """Return releases of many copies of one number at two levels; shape (SIZE, 2)."""
+    """Return releases at two levels of a vector that repeats one number; shape (SIZE, 2)."""
     vector = MultipleRelease(family, np.full(SIZE, count), cap=fine)
     coarse_values = vector.release(coarse).values
     if seal:
@@ -29,20 +29,21 @@ def pairs(family, count, coarse, fine, *, together, seal):
 
 
 def cells(values, edges):
-    """Return the index of the grid cell of each pair of values."""
+    """Return, for each pair of values, the index of its cell in a square grid with these edges."""
     digits = [np.searchsorted(edges, column) for column in values.T]
     return digits[0] * (BINS + 1) + digits[1]
 
 
 def exceedance(family, coarse, fine, epsilon, delta, *, together, seal=False):
-    """Return the p-value of "P(S) - e**epsilon Q(S) <= delta" for the worst set S of two joint releases.
+    """Return the p-value of P(S) - e**epsilon Q(S) <= delta for the worst set S of outcomes of two releases.
 
-    Half of the draws choose the cells where P exceeds e**epsilon Q, and the other half estimate P(S) and Q(S). The
-    choice is independent of the estimate, so the p-value is valid.
+    P and Q are the joint distributions for the true values 0 and 1. Half of the draws choose the cells in which P
+    exceeds e**epsilon Q, and the other half estimate P(S) and Q(S). The choice is independent of the estimate, so the
+    p-value is valid.
     """
     drawn = [pairs(family, count, coarse, fine, together=together, seal=seal) for count in (0, 1)]
     spread = 2.5 * family.std(fine)
-    # Edges lie between grid values, so that no value is on an edge.
+    # The edges lie between grid values, so that no value is on an edge.
     edges = np.linspace(-spread, 1 + spread, BINS) + 2.0**-20
     indices = [cells(values, edges) for values in drawn]
     half, total = SIZE // 2, (BINS + 1) ** 2
@@ -55,7 +56,7 @@ def exceedance(family, coarse, fine, epsilon, delta, *, together, seal=False):
 
 
 def gaussian_delta(rho, epsilon):
-    """Return the exact delta at epsilon of one Gaussian release of rho."""
+    """Return the exact delta at `epsilon` of one Gaussian release at level `rho`."""
     mu = math.sqrt(2 * rho)
     at = epsilon / mu
     return float(special.ndtr(mu / 2 - at) - math.exp(epsilon) * special.ndtr(-mu / 2 - at))
@@ -72,12 +73,12 @@ def test_gaussian_pairs_cost_what_the_finer_costs(seal):
 @pytest.mark.parametrize("seal", [False, True])
 @pytest.mark.parametrize("family", [Laplace(), DiscreteLaplace(sensitivity=1)])
 def test_laplace_pairs_are_epsilon_private(family, seal):
-    """Two Laplace releases of one vector satisfy the finer level's epsilon; independent releases violate it."""
+    """Two Laplace releases of one vector have the epsilon of the finer release; independent releases exceed it."""
     assert_consistent(exceedance(family, "0.8", 1, 1.0, 0.0, together=True, seal=seal))
     assert_detected(exceedance(family, "0.8", 1, 1.0, 0.0, together=False), "independent releases")
 
 
 def test_the_bound_is_reached():
-    """Two Gaussian releases of one vector violate a bound that is 10 % smaller than the exact delta."""
+    """Negative control: two Gaussian releases of one vector exceed a bound that is 10 % below their exact delta."""
     delta = gaussian_delta(1, 1.0)
     assert_detected(exceedance(Gaussian(), "0.8", 1, 1.0, 0.9 * delta, together=True), "a bound 10 % too small")

@@ -1,4 +1,4 @@
-"""Releases of a vector in any order, before and after sealing, have the joint distribution of one noise path."""
+"""Tests that releases of one vector, in any order, have the joint distribution of one noise path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Random
 from tests.noise.laws import joint_p_value
 from tests.stats import assert_consistent, assert_detected
 
-# 200,000 draws detect a scale that is 4 % off and a correlation that is 2 % off.
+# With 200,000 draws, a scale that is 4 % off and a correlation that is 2 % off are detected.
 SIZE = 200_000
 TRUTH = np.arange(SIZE) % 9973
 REAL_ORDER = ("1/3", "1", "1/10", "2")
@@ -21,9 +21,9 @@ INTEGER_ORDER = ("1/2", "1", "1/4")
 
 
 def noise_at(family, order, seal_before=None):
-    """Return the noise by level, released in this order, with a storage round trip before each release."""
+    """Release a vector at each level in this order, storing and reloading it each time; return the noise by level."""
     truth = TRUTH % family.modulus if family.modulus else TRUTH
-    # On a fine grid, equal Laplace noise at two levels gives equal values.
+    # On a fine grid, Laplace noise that is equal at two levels stays equal after rounding.
     vector = MultipleRelease(family, truth, cap=2, step=None if family.integer else 2.0**-12)
     noise = {}
     for i, level in enumerate(map(Fraction, order)):
@@ -37,7 +37,7 @@ def noise_at(family, order, seal_before=None):
 
 
 def check(family, order, seal_before):
-    """Test that the noise has its exact joint distribution, and that noise from another vector is detected."""
+    """Check the joint distribution of the noise, and that a level taken from another vector is rejected."""
     noise = noise_at(family, order, seal_before)
     assert_consistent(joint_p_value(family, noise), repr(family))
     assert_detected(joint_p_value(family, noise | noise_at(family, order[:1])), "a level of another path")
@@ -45,18 +45,18 @@ def check(family, order, seal_before):
 
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_gaussian_releases_are_one_brownian_path(seal_before):
-    """Gaussian releases at four levels have the exact joint distribution, whenever the vector is sealed."""
+    """Gaussian releases at four levels have the exact joint distribution, no matter when the vector is sealed."""
     check(Gaussian(sensitivity=math.sqrt(5)), REAL_ORDER, seal_before)
 
 
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_laplace_releases_have_the_law_and_the_stillness_of_one_path(seal_before):
-    """Laplace releases at four levels have the exact joint distribution, including the chance of equal noise."""
+    """Laplace releases at four levels have the exact joint distribution, including the probability of equal noise."""
     check(Laplace(), REAL_ORDER, seal_before)
 
 
 @pytest.mark.parametrize("seal_before", [None, 0, 1, 2])
 @pytest.mark.parametrize("family", [DiscreteLaplace(), Poisson(), Skellam(), RandomisedResponse(5)], ids=repr)
 def test_integer_releases_have_the_exact_joint_law(family, seal_before):
-    """Integer releases at three levels have the exact joint distribution, whenever the vector is sealed."""
+    """Integer releases at three levels have the exact joint distribution, no matter when the vector is sealed."""
     check(family, INTEGER_ORDER, seal_before)

@@ -1,4 +1,4 @@
-"""A Laplace noise path has the correct jumps and joint distribution at any levels, also after it is extended."""
+"""Tests that a Laplace noise path has the correct jumps and joint distribution, even after it is extended."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sparsehist.noise.laplace import Laplace
 from tests.noise.laws import joint_p_value
 from tests.stats import assert_consistent, assert_detected, g_test, ks_test
 
-# 100,000 paths detect a shift of a distribution function by 1 %.
+# With 100,000 paths, a distribution function that is off by 0.01 is detected.
 SIZE = 100_000
 SENSITIVITY = 3.0
 LEVELS = ("3", "1.3", "0.8", "0.2")
 
 
 def p_value(noise):
-    """Return the p-value of a test of noise by level against the exact joint distribution."""
+    """Return the p-value of a test that noise at several levels has its exact joint distribution."""
     return joint_p_value(Laplace(SENSITIVITY), {Fraction(level): column for level, column in noise.items()})
 
 
@@ -33,7 +33,7 @@ WAYS = ("whole", "extended both ways", "extended twice to finer")
 
 @pytest.fixture(scope="module")
 def paths():
-    """Return noise paths over levels 0.2 to 3, sampled at once or extended in either direction."""
+    """Return Laplace noise paths over levels 0.2 to 3, drawn at once or extended from a shorter interval."""
     whole = sample_laplace_path(SIZE, "0.2", 3, sensitivity=SENSITIVITY, rng=entropy.seeded(8002))
     middle = sample_laplace_path(SIZE, "0.5", 1, sensitivity=SENSITIVITY, rng=entropy.seeded(8003))
     both = middle.extend(3, rng=entropy.seeded(8004)).extend("0.2", rng=entropy.seeded(8005))
@@ -44,13 +44,13 @@ def paths():
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_path_has_the_joint_law_at_any_levels(paths, how):
-    """The noise of a path at four levels has the exact joint distribution, including the chance of equal values."""
+    """A Laplace path at four levels has the exact joint distribution, including the probability of equal noise."""
     assert_consistent(p_value({level: paths[how].evaluate(level) for level in LEVELS}), how)
 
 
 @pytest.mark.parametrize("how", WAYS)
 def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
-    """The number, levels and sizes of a path's jumps have the distributions of a compound Poisson process."""
+    """The numbers, levels and sizes of a Laplace path's jumps are those of a compound Poisson process."""
     path = paths[how]
     coordinate, levels, sizes = path.jumps()
     mean = 2 * math.log(15)
@@ -63,7 +63,7 @@ def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
 
 
 def test_wrong_paths_are_seen(paths):
-    """The test detects noise with missing jumps, with a level of another path, or with a scale that is 5 % off."""
+    """Negative control: noise with missing jumps, a level of another path, or a scale 5 % off is rejected."""
     noise = {level: paths["whole"].evaluate(level) for level in LEVELS}
     other = paths["extended both ways"].evaluate("1.3")
     assert_detected(p_value(noise | {"1.3": other}), "another path")
@@ -73,7 +73,7 @@ def test_wrong_paths_are_seen(paths):
 
 
 def test_the_family_takes_the_steps_of_the_path(paths):
-    """`coarsen`, `refine` and `between` of the Laplace family keep the joint distribution of a noise path."""
+    """`coarsen`, `refine` and `between` of the Laplace family preserve the joint distribution of a noise path."""
     family, rng, path = Laplace(sensitivity=SENSITIVITY), entropy.seeded(8010), paths["whole"]
     middle = path.evaluate(1)
     steps = {3: family.refine(middle, 1, 3, rng=rng), 1: middle, "0.2": family.coarsen(middle, 1, "0.2", rng=rng)}
@@ -84,7 +84,7 @@ def test_the_family_takes_the_steps_of_the_path(paths):
 
 
 def test_a_path_stands_still_between_its_jumps(paths):
-    """The value of a path changes only at its jumps, and by the size of each jump."""
+    """A Laplace path changes only at its jumps, and each time by the size of the jump."""
     path = paths["whole"]
     coordinate, levels, sizes = path.jumps()
     assert ((levels >= 0.2) & (levels < 3)).all()
@@ -97,7 +97,7 @@ def test_a_path_stands_still_between_its_jumps(paths):
 
 
 def test_extending_leaves_the_old_part_alone():
-    """An extended path has the same values and jumps on its old interval, bit for bit."""
+    """Extending a Laplace path changes neither values nor jumps on the old interval, bit for bit."""
     old = sample_laplace_path(1000, "0.5", 2, rng=entropy.seeded(8011))
     new = old.extend(20, rng=entropy.seeded(8012)).extend("0.01", rng=entropy.seeded(8013))
     for level in ("0.5", "0.77", "1.5", 2):
@@ -109,7 +109,7 @@ def test_extending_leaves_the_old_part_alone():
 
 
 def test_a_path_that_touches_zero_goes_on():
-    """A path with the value 0 can jump up or down, without NaN or warnings."""
+    """A Laplace path whose value is 0 can jump up or down, and no number is NaN or infinite."""
     still = Jumps(np.empty(0, np.int64), np.empty(0), np.empty(0))
     path = LaplacePath(1.0, Fraction(1), Fraction(2), np.array([0.0, -0.0, 1e-300, -1e-290]), still)
     ends = np.concatenate([path.extend(10**9, rng=entropy.seeded(seed)).jumps()[2] for seed in range(9000, 9050)])
@@ -118,7 +118,7 @@ def test_a_path_that_touches_zero_goes_on():
 
 
 def test_levels_outside_the_interval_and_bad_declarations_are_refused():
-    """A path refuses levels outside its interval, and sampling a path refuses invalid arguments."""
+    """A Laplace path refuses levels outside its interval, and sampling a path refuses invalid parameters."""
     path, rng = sample_laplace_path(2, 1, 2, rng=entropy.seeded(8016)), entropy.seeded(8017)
     for level in ("0.99", "2.01"):
         with pytest.raises(LevelOrderError, match="extend"):

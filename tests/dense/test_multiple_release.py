@@ -1,4 +1,4 @@
-"""`MultipleRelease` keeps its results, can be stored as bytes, and refuses invalid requests."""
+"""Tests that `MultipleRelease` repeats its releases, can be stored as bytes, and refuses invalid requests."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from sparsehist.errors import (
 )
 from sparsehist.noise import DiscreteLaplace, Exponential, Gaussian, Laplace, Poisson
 
-# longer than one chunk, and not a multiple of a chunk
+# longer than one chunk, and not a multiple of the chunk size
 TRUTH = np.arange(70_001) % 321
 LEVELS = ("1e-6", "0.001", "1/3", "0.4", "0.4000001", "2", "17", "500")
 FAMILIES = (Gaussian(sensitivity=3.0), Laplace(), DiscreteLaplace(sensitivity=2), Poisson())
 WHOLE = st.lists(st.integers(-(2**45), 2**45), min_size=1, max_size=6)
-# fits the default grid even for the smallest sensitivity and the longest vector
+# These values fit the default grid for every sensitivity and length in the tests.
 REAL = st.lists(st.floats(-(2.0**33), 2.0**33), min_size=1, max_size=6)
 STEPS = st.lists(st.sampled_from([*LEVELS, "seal", "bytes", "pickle"]), min_size=2, max_size=12)
 
 
 def done(vector, step, published):
-    """Run one step of a test script on a vector and return the vector; record the first release at each level."""
+    """Seal, store, reload or release a vector; return the vector, and record the first release at each level."""
     if step == "seal":
-        with suppress(LevelOrderError):  # nothing to seal at, or levels too far apart
+        with suppress(LevelOrderError):  # nothing was released yet, or the levels are too far apart
             vector.seal()
             assert vector.sealed
     elif step == "bytes":
@@ -58,10 +58,10 @@ def done(vector, step, published):
 
 
 @settings(max_examples=100)
-@example(Gaussian(3.0), [0.0] * 3, None, ["1e-6", "seal"])  # noise 2**25 times as wide as the grid of the values
+@example(Gaussian(3.0), [0.0] * 3, None, ["1e-6", "seal"])  # the noise is 2**25 times as wide as the grid
 @given(st.sampled_from(FAMILIES), st.one_of(WHOLE, REAL), st.sampled_from([None, "17"]), STEPS)
 def test_what_was_released_is_released_again(family, truth, cap, steps):
-    """Sealing, storing and reloading a vector never change a released number."""
+    """Sealing, storing and reloading a vector never change the numbers that were released."""
     truth = [int(value) for value in truth] if family.integer else truth
     vector, published = MultipleRelease(family, truth, cap=cap), {}
     for step in steps:
@@ -74,7 +74,7 @@ def test_what_was_released_is_released_again(family, truth, cap, steps):
 
 
 def test_bytes_that_are_not_a_vector_are_refused():
-    """Foreign, truncated and altered bytes are refused, and an unknown noise family is never imported."""
+    """Foreign, truncated and altered bytes are refused, and an unknown noise family in them is never imported."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     vector.release(1)
     whole = vector.to_bytes()
@@ -89,7 +89,7 @@ def test_bytes_that_are_not_a_vector_are_refused():
 
 
 def test_releases_are_read_only_and_state_their_guarantee():
-    """Released arrays are read-only, and their metadata contain the guarantee and the standard deviation."""
+    """Released arrays are read-only, and their metadata state the privacy guarantee and the standard deviation."""
     release = MultipleRelease(Gaussian(), TRUTH).release("0.01")
     with pytest.raises(ValueError, match="read-only"):
         release.values[0] = 1
@@ -99,7 +99,7 @@ def test_releases_are_read_only_and_state_their_guarantee():
 
 
 def test_a_level_beyond_the_cap_is_refused_with_what_is_missing():
-    """A level above the cap is refused; the error names the level, the cap and the difference."""
+    """A level above the cap is refused, and the error states the level, the cap and their difference."""
     vector = MultipleRelease(Gaussian(), TRUTH, cap="0.75")
     with pytest.raises(CapExceededError, match=re.escape("requested level 1, cap 0.75, difference 0.25")):
         vector.release(1)
@@ -108,7 +108,7 @@ def test_a_level_beyond_the_cap_is_refused_with_what_is_missing():
 
 
 def test_without_a_cap_the_finest_release_becomes_the_cap_on_sealing():
-    """Sealing without a cap makes the finest released level the cap, and finer levels are then refused."""
+    """If a vector without a cap is sealed, its finest released level becomes the cap; finer levels are refused."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     with pytest.raises(LevelOrderError, match="nothing was released"):
         vector.seal()
@@ -121,7 +121,7 @@ def test_without_a_cap_the_finest_release_becomes_the_cap_on_sealing():
 
 
 def test_levels_too_far_apart_for_a_double_are_not_sealed():
-    """Sealing is refused before anything is erased if the levels are too far apart for doubles."""
+    """If the levels are too far apart for doubles, sealing is refused before anything is erased."""
     vector = MultipleRelease(Laplace(), TRUTH, cap=10**9)
     coarse = vector.release(1).values
     with pytest.raises(LevelOrderError, match=re.escape("2**20")):
@@ -131,7 +131,7 @@ def test_levels_too_far_apart_for_a_double_are_not_sealed():
 
 
 def test_a_grid_too_fine_for_the_sealed_noise_is_refused():
-    """Sealing is refused if the noise kept afterwards could change a release by a step of its grid."""
+    """Sealing is refused if rounding the kept noise could change a release by a step of its grid."""
     vector = MultipleRelease(Gaussian(3.0), [0.0] * 3)
     coarse = vector.release("1e-6").values
     with pytest.raises(LevelOrderError, match="truth_step"):
@@ -144,7 +144,7 @@ def test_a_grid_too_fine_for_the_sealed_noise_is_refused():
 
 
 def test_threads_share_one_noise():
-    """Threads that request a new level at the same time get the same release."""
+    """Threads that request a new level of one vector at the same time all get the same release."""
     vector = MultipleRelease(DiscreteLaplace(), TRUTH)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: vector.release("0.3").values, range(8)))
@@ -161,7 +161,7 @@ def _release_in_child(vector, pipe):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_serves_what_was_released_and_draws_nothing_new():
-    """A forked process returns existing releases and refuses new ones, because its noise would differ."""
+    """A forked process returns existing releases and refuses new releases, because their noise would differ."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     values = vector.release("0.2").values
     ours, theirs = multiprocessing.get_context("fork").Pipe()
@@ -203,7 +203,7 @@ def test_what_cannot_be_released_is_refused(make, error, message):
 
 
 def test_an_interrupted_sealing_erases_everything(monkeypatch):
-    """An interrupted sealing erases the whole state, because a part could reveal the truth."""
+    """If sealing is interrupted, the whole state is erased, because a part of it could reveal the true vector."""
     vector = MultipleRelease(Gaussian(), TRUTH, cap=1)
 
     def interrupted(*_):

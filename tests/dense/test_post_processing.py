@@ -1,4 +1,4 @@
-"""Post-processing steps compute their function exactly and record themselves in the metadata."""
+"""Tests that post-processing steps compute their function exactly and are recorded in the metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUES = np.array([-2.5, -0.5, 0.0, 0.5, 1.5, 1.75])
 
 
 def test_steps_do_what_they_say():
-    """`threshold`, `clip_negative` and `scale` compute their function and do not change their argument."""
+    """`threshold`, `clip_negative` and `scale` compute their function and leave the given array unchanged."""
     before = VALUES.copy()
     assert threshold(1.5).apply(VALUES).tolist() == [0, 0, 0, 0, 0, 1.75]
     assert clip_negative().apply(VALUES).tolist() == [0, 0, 0, 0.5, 1.5, 1.75]
@@ -27,7 +27,7 @@ def test_steps_do_what_they_say():
 
 
 def test_a_chain_is_lossless_when_every_step_is():
-    """A chain of steps is lossless only if every step is, and its metadata list the steps in order."""
+    """A chain of post-processing is lossless only if every step is, and its metadata list the steps in order."""
     plain = MultipleRelease(Gaussian(), [0, 5, 10]).release(1)
     chain = plain.process(scale(2)).process(scale(0.5))
     assert chain.metadata["lossless"] == plain.metadata["lossless"] == LOSSLESS
@@ -43,7 +43,7 @@ def test_a_chain_is_lossless_when_every_step_is():
 
 @given(arrays(np.int64, 5, elements=st.integers(-(2**40), 2**40)), st.floats(1e-6, 1e6))
 def test_scaling_keeps_values_of_a_grid_apart(units, factor):
-    """Scaling keeps the order of grid values, and different values stay different."""
+    """Scaling grid values preserves their order and never makes two different values equal."""
     values = units * 2.0**-10
     scaled = scale(factor).apply(values)
     assert np.array_equal(np.argsort(values, kind="stable"), np.argsort(scaled, kind="stable"))

@@ -1,4 +1,4 @@
-"""Tests of resold releases: they form a tree, and releases on different branches have a joint cost."""
+"""Tests of resold releases, which form a tree: releases on different branches have a joint privacy cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
 
 def two_children(span=60):
-    """Return the exact joint distribution of two resales of one release, as a table, and the values of its axes."""
+    """Return the exact joint distribution of two resales of one release, as a table, and the values on its axes."""
     axis = np.arange(-span, span + 1)
     family = DiscreteLaplace()
     parent = probabilities(family, Fraction(1), axis)
@@ -30,7 +30,7 @@ def two_children(span=60):
 
 
 def test_two_children_follow_their_joint_law():
-    """Two coarser resales of one release follow their exact joint distribution."""
+    """Two resales of one release at a coarser level follow their exact joint distribution."""
     sold = sh.MultipleRelease(DiscreteLaplace(), np.zeros(200_000, int)).release(1)
     first, second = sold.resell(HALF).values, sold.resell(HALF).values
     law, axis = two_children()
@@ -44,7 +44,7 @@ def test_two_children_follow_their_joint_law():
 
 
 def tree(family):
-    """Return a tree of releases by name: two of a vector, two resales of the first, and a resale of a resale."""
+    """Return releases by name: two of one vector, two resales of the finer release, and a resale of a resale."""
     vector = sh.MultipleRelease(family, np.arange(SIZE) % 7, cap=2)
     parent, coarse = vector.release(1), vector.release(QUARTER)
     one, other = parent.resell(HALF), parent.resell(HALF)
@@ -52,7 +52,7 @@ def tree(family):
 
 
 def test_branches_cost_the_level_of_their_lowest_common_ancestor():
-    """The joint level of releases is the level of their common ancestor, or the finest level on one branch."""
+    """Resold releases together cost the level of their nearest common ancestor, or of the finest one on a branch."""
     held = tree(DiscreteLaplace())
     expected = {
         ("parent",): 1,
@@ -70,7 +70,7 @@ def test_branches_cost_the_level_of_their_lowest_common_ancestor():
 
 
 def test_gaussian_branches_cost_what_their_covariance_says():
-    """The joint level of Gaussian releases in a tree equals 1' M^-1 1, where M is their noise covariance."""
+    """Gaussian resales with noise covariance M together cost the level 1' M^-1 1."""
     held = tree(Gaussian())
     common = {frozenset(pair): joint for pair, joint in [
         (("one", "other"), 1), (("one", "coarse"), 1), (("other", "coarse"), 1), (("below", "other"), 1),
@@ -96,7 +96,7 @@ def test_releases_of_different_vectors_have_no_common_ancestor():
 
 
 def test_a_release_is_resold_coarser_only_and_keeps_its_descent():
-    """A release is resold only at a coarser level, and copies by pickle or bytes keep their ancestors."""
+    """A release can be resold only at a coarser level, and copies made by pickle or bytes keep their ancestors."""
     vector = sh.MultipleRelease(DiscreteLaplace(), [5, 6, 7])
     parent = vector.release(1)
     for level in (1, 2):

@@ -1,4 +1,4 @@
-"""A sealed vector holds nothing that is less private than the release at the cap."""
+"""Tests that a sealed vector keeps nothing that is less private than the release at the cap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE = 100_000
 
 
 def arrays_of(thing):
-    """Return all arrays that are reachable from an object."""
+    """Return all arrays that can be reached from an object through its references."""
     seen, todo, found = set(), [thing], []
     while todo:
         item = todo.pop()
@@ -31,7 +31,7 @@ def arrays_of(thing):
 
 
 def unexplained(truth, arrays):
-    """Return the residual variance of the best linear prediction of the true vector from all arrays."""
+    """Return the residual variance of the best linear prediction of the true vector from these arrays."""
     columns = np.column_stack([np.ones(truth.size), *[array.astype(np.float64) for array in arrays]])
     guess = columns @ np.linalg.lstsq(columns, truth.astype(np.float64), rcond=None)[0]
     return float(np.var(truth - guess))
@@ -39,14 +39,14 @@ def unexplained(truth, arrays):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 def test_the_truth_is_gone(family):
-    """After sealing, no array or bytes contain the true vector or predict it better than the release at the cap."""
+    """After sealing, no array or bytes reveal the true vector more precisely than the release at the cap does."""
     level = 1 if not isinstance(family, Poisson | Skellam) else "0.01"
     truth = np.random.default_rng(5).integers(0, 2**40, SIZE)
     vector = MultipleRelease(family, truth, cap=level)
     vector.release("0.004")
     vector.release("0.008")
     open_arrays = arrays_of(vector)
-    assert unexplained(truth, open_arrays) < 1e-3  # before sealing, the search does find the truth
+    assert unexplained(truth, open_arrays) < 1e-3  # before sealing, the arrays do reveal the true vector
     vector.seal()
     vector.release("0.006")
     held = arrays_of(vector)
@@ -54,14 +54,14 @@ def test_the_truth_is_gone(family):
     assert unexplained(truth, held) > 0.97 * family.std(level) ** 2
     text = vector.to_bytes()
     for dtype in (np.int64, np.float64):
-        # Any 64 consecutive entries would be found, as integers or floats.
+        # This finds any 64 consecutive entries of the true vector, as integers or floats.
         starts = truth.astype(dtype)
         assert not any(starts[i : i + 64].tobytes() in text for i in range(0, SIZE, 5000))
 
 
 @pytest.mark.parametrize("family", FAMILIES[:2], ids=lambda family: type(family).__name__)
 def test_low_order_bits_are_cut(family):
-    """After sealing, noise is kept on a fixed lattice, so that its low-order bits reveal nothing."""
+    """After sealing, the kept noise lies on a fixed lattice, so that its low-order bits reveal nothing."""
     vector = MultipleRelease(family, np.arange(SIZE), cap=1)
     vector.release("0.1")
     vector.seal()
@@ -73,7 +73,7 @@ def test_low_order_bits_are_cut(family):
 
 
 def test_the_lattice_never_moves_a_value_across_a_boundary():
-    """Putting noise on the lattice never changes its rounded value, even beside a rounding boundary."""
+    """Moving noise to the lattice never changes its rounded value, even next to a rounding boundary."""
     rng = np.random.default_rng(6)
     step, fine = 2.0**-8, 2.0**-25
     boundaries = (rng.integers(-(2**20), 2**20, 20_000) + 0.5) * step
@@ -90,7 +90,7 @@ def test_the_lattice_never_moves_a_value_across_a_boundary():
 
 
 def test_rounding_is_that_of_the_histograms():
-    """Vectors and histograms round noise identically, including at halves and next to them."""
+    """Vectors and histograms round noise identically, including values at or next to a tie."""
     halves = np.arange(-40, 41) / 8
     values = np.concatenate([halves, np.nextafter(halves, 9), np.nextafter(halves, -9), [2.0**48 + 0.5]])
     for step in (0.25, 1.0):

@@ -1,4 +1,4 @@
-"""Coarser releases made from a published release, without the truth, have the joint distribution of one path."""
+"""Tests that coarser releases made from a published release, without the true vector, are correctly distributed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skella
 from tests.noise.laws import joint_p_value
 from tests.stats import assert_consistent, assert_detected
 
-# 200,000 draws detect a scale that is 4 % off.
+# With 200,000 draws, a scale that is 4 % off is detected.
 SIZE = 200_000
 TRUTH = np.arange(SIZE) % 1009
 
@@ -37,7 +37,7 @@ def test_a_bought_release_and_what_is_made_of_it_are_one_path(family, coarser):
         Fraction(2): bought.values - TRUTH
     }
     assert_consistent(joint_p_value(family, noise), repr(family))
-    if isinstance(family, Laplace):  # `tighten` uses another grid, on which equal noise need not be equal
+    if isinstance(family, Laplace):  # `tighten` rounds to another grid, which can make equal noise unequal
         return
     first = Fraction(coarser[0])
     tightened = tighten(bought.values, family, 2, first, rng=entropy.seeded(7202)) - TRUTH
@@ -48,7 +48,7 @@ def test_a_bought_release_and_what_is_made_of_it_are_one_path(family, coarser):
 
 
 def test_a_reseller_serves_the_bought_release_unchanged_and_nothing_finer():
-    """A vector made from a release returns it unchanged, refuses finer levels, and repeats coarser releases."""
+    """A vector made from a release repeats this release and coarser releases, and refuses finer levels."""
     for family in (Gaussian(), Laplace(), DiscreteLaplace(sensitivity=1)):
         bought = MultipleRelease(family, TRUTH, cap=4).release(1)
         reseller = MultipleRelease.from_release(bought)
@@ -65,7 +65,7 @@ def test_a_reseller_serves_the_bought_release_unchanged_and_nothing_finer():
 
 
 def test_what_cannot_be_tightened_is_refused():
-    """Tightening refuses finer levels, invalid values and post-processed releases."""
+    """A published release cannot be tightened to a finer level, nor if its values are invalid or post-processed."""
     rng, values = entropy.seeded(7203), np.array([1.5, 2.0])
     for level in (1, 2):
         with pytest.raises(LevelOrderError, match="coarser"):

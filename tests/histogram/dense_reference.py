@@ -22,7 +22,7 @@ REACH = 400
 def dense_releases(
     family: Family, counts: np.ndarray, rounds: Sequence[tuple[str, float]], *, rng: Generator
 ) -> DenseReleases:
-    """Return releases with noise on every cell, drawn at the finest level, with increments to coarser levels."""
+    """Return releases with noise on every cell, drawn at the finest level and then coarsened level by level."""
     levels = sorted({Fraction(level) for level, _ in rounds}, reverse=True)
     noise = {levels[0]: fresh(family, levels[0], counts.size, rng=rng)}
     for fine, coarse in itertools.pairwise(levels):
@@ -32,7 +32,7 @@ def dense_releases(
 
 
 def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.ndarray:
-    """Return independent noise at one level."""
+    """Draw independent noise of `size` cells at one level."""
     rho = float(level)
     if isinstance(family, Gaussian):
         return family.sensitivity * math.sqrt(1 / (2 * rho)) * rng.normal(size=size)
@@ -46,7 +46,7 @@ def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.n
 
 
 def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: Generator) -> np.ndarray:
-    """Return the noise at a coarse level minus the noise at a fine level."""
+    """Draw the increment of noise between two levels, which is the coarse noise minus the fine noise."""
     if isinstance(family, Gaussian):
         return family.sensitivity * math.sqrt(float((1 / coarse - 1 / fine) / 2)) * rng.normal(size=size)
     if isinstance(family, Laplace | DiscreteLaplace):
@@ -55,7 +55,7 @@ def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: 
 
 
 def nothing(family: Laplace | DiscreteLaplace, fine: Fraction, coarse: Fraction) -> float:
-    """Return the probability that the noise at two levels is equal because no jump lies between them."""
+    """Return the probability that noise is equal at two levels, because the increment between them is 0."""
     if isinstance(family, Laplace):
         return float(coarse / fine) ** 2
     return (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2
@@ -64,7 +64,7 @@ def nothing(family: Laplace | DiscreteLaplace, fine: Fraction, coarse: Fraction)
 def finer(
     family: Family, coarse_noise: np.ndarray, coarse: Fraction, fine: Fraction, *, rng: Generator
 ) -> np.ndarray:
-    """Return noise at a finer level given the noise at a coarser level, drawn by Bayes' rule."""
+    """Draw noise at a finer level from its exact conditional distribution, given noise at a coarser level."""
     if isinstance(family, Gaussian):
         step = family.sensitivity * math.sqrt(float(fine - coarse) / 2) * rng.normal(size=coarse_noise.size)
         return (float(coarse) * coarse_noise + step) / float(fine)
@@ -82,12 +82,12 @@ def finer(
 def finer_laplace(
     family: Laplace, coarse_noise: np.ndarray, coarse: Fraction, fine: Fraction, *, rng: Generator
 ) -> np.ndarray:
-    """Return Laplace noise at a finer level given the coarser noise, from the exact density on four intervals."""
+    """Draw Laplace noise at a finer level from its exact conditional distribution, given the coarse noise."""
     slow, fast = float(coarse) / family.sensitivity, float(fine) / family.sensitivity
     x, same = np.abs(coarse_noise), nothing(family, fine, coarse)
     moved = (1 - same) * slow * fast / 4
     weights = np.stack([
-        same * fast / 2 * np.exp(-(fast - slow) * x),  # all weights are divided by e**(-slow x)
+        same * fast / 2 * np.exp(-(fast - slow) * x),  # all four weights omit a common factor of e**(-slow x)
         np.full(x.size, moved / (slow + fast)),
         moved * -np.expm1(-(fast - slow) * x) / (fast - slow),
         moved * np.exp(-(fast - slow) * x) / (slow + fast),

@@ -1,7 +1,8 @@
-"""Compute the exact probability that a cell exceeds its threshold at one release and at no release before.
+"""Compute the exact probability that the noise of a cell first exceeds its threshold at a given release.
 
-Noise at a coarser level is noise at the finer level plus an independent increment. The distribution is carried from
-the finest level to the coarsest. At each level it is restricted to the interval of that level.
+The noise at a coarser level is the noise at the next finer level plus an independent increment. The computation
+starts with the distribution at the finest level and adds one increment after another. After each increment, it keeps
+only the probability within the bounds of that level.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def first_exceedance(family: Any, past: Sequence[tuple[Level, float]], level: Level, bound: float) -> float:
-    """Return P[Z(level) > bound, and Z <= the bound of every past level]."""
+    """Return the probability that noise exceeds `bound` at `level` and exceeded no bound at any past level."""
     box = {known: (-math.inf, high) for known, high in _lowest(past).items()}
     own = as_level(level)
     return probability(family, {**box, own: (bound, box.get(own, (0, math.inf))[1])})
 
 
 def exceedance(family: Any, past: Sequence[tuple[Level, float]], level: Level, bound: float) -> float:
-    """Return P[Z(level) > bound], given that Z <= the bound of every past level."""
+    """Return the probability that noise exceeds `bound` at `level`, given that it exceeded no past bound."""
     box = {known: (-math.inf, high) for known, high in _lowest(past).items()}
     return first_exceedance(family, past, level, bound) / probability(family, box)
 
 
 def ever_exceeds(family: Any, releases: Sequence[tuple[Level, float]]) -> float:
-    """Return the probability that the noise exceeds its bound at some release."""
+    """Return the probability that the noise of a cell exceeds its bound in at least one of the releases."""
     return math.fsum(first_exceedance(family, releases[:i], *releases[i]) for i in range(len(releases)))
 
 
 def probability(family: Any, box: Box) -> float:
-    """Return P[low < Z(level) <= high at every level], with an error of 1e-12, or 1e-4 for Laplace noise."""
+    """Return P[low < Z(level) <= high at every level], accurate to 1e-12, or to 1e-4 for Laplace noise."""
     levels = sorted(box, reverse=True)
     if not levels:
         return 1.0
@@ -60,7 +61,7 @@ def _lowest(releases: Sequence[tuple[Level, float]]) -> dict[Fraction, float]:
 
 
 def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
-    """Return the probability that Gaussian noise stays in the interval of each level, by Gauss-Legendre panels."""
+    """Return the probability that Gaussian noise is within its bounds at every level, by Gauss quadrature."""
     variances = [family.std(level) ** 2 for level in levels]
     gaps = np.sqrt(np.diff(variances, prepend=0.0))
     places, mass = np.zeros(1), np.ones(1)
@@ -76,7 +77,7 @@ def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
 
 
 def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
-    """Return the probability that noise stays in the interval of each level, by sums over integers or a grid."""
+    """Return the probability that noise is within its bounds at every level, by summing over integers or a grid."""
     step = 1.0 if family.integer else family.std(levels[0]) / 50
     mean = 1 / float(levels[-1]) if isinstance(family, Poisson) else 0.0
     reach = math.ceil((mean + 30 * family.std(levels[-1])) / step)
@@ -88,13 +89,13 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
         low, high = (end / step for end in box[level])
         if family.integer:
             mass = mass * ((place > low) & (place <= high))
-        else:  # a grid cell that a bound divides counts in part
+        else:  # if a bound cuts a grid cell, count a part of it
             mass = mass * (np.clip(high - place + 0.5, 0, 1) - np.clip(low - place + 0.5, 0, 1))
     return float(mass.sum())
 
 
 def _increment(family: Any, fine: Fraction | None, level: Fraction, step: float, place: Any) -> Any:
-    """Return the distribution of noise at a level, or of its increment over a finer level, on the grid `place`."""
+    """Return the distribution of noise at `level`, or of its increment from level `fine`, on the grid `place`."""
     if isinstance(family, Laplace):
         size = Fraction(step) / Fraction(family.sensitivity)
         family, level, fine = DiscreteLaplace(), level * size, None if fine is None else fine * size

@@ -1,4 +1,4 @@
-"""Simulate sparse releases over a whole small domain, cell by cell, for comparison with dense releases.
+"""Simulate sparse releases over all cells of a small domain, for comparison with dense releases.
 
 The module also contains wrong samplers, which the tests must detect.
 """
@@ -64,10 +64,10 @@ def hide_unpublished(releases: DenseReleases) -> DenseReleases:
 
 
 def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None), kinds: Any = None) -> float:
-    """Return the p-value that compares the patterns of publication, and the noise of published cells.
+    """Compare two sets of releases, by which cells they publish and by the noise of these cells; return a p-value.
 
     Args:
-        first: Noise is NaN for cells that were never published.
+        first: Releases; the noise of cells that were never published is NaN.
         second: Releases of the same cells, or of the same number of cells of each kind.
         cells: Index of the cells to compare.
         kinds: Kind of each cell; patterns are compared within each kind.
@@ -76,7 +76,7 @@ def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None
     labels = np.zeros(both[0].published.shape[1], int) if kinds is None else kinds[cells]
     weights = 1 << np.arange(len(first.published))
     patterns = [np.column_stack([labels, weights @ each.published]) for each in both]
-    # Number the patterns, because their large codes would dominate the noise.
+    # Number the patterns of publication from 0, because their large codes would dominate the comparison of noise.
     numbered = np.unique(np.concatenate(patterns), axis=0, return_inverse=True)[1].reshape(2, -1)
     seen = [each.published.any(axis=0) for each in both]
     paths = [
@@ -96,11 +96,11 @@ def printed_algorithm_6(
     count: Any,
     rng: Generator,
 ) -> NewlyTracked:
-    """Draw newly published cells by Algorithm 6 of the paper as printed, which the tests must reject.
+    """Draw newly exceeding cells by Algorithm 6 of [ARNP] as printed, a wrong sampler that tests must reject.
 
-    Levels must ascend. The number of cells is correct, but the noise at each level has its own truncated
-    distribution: constraints at later levels are ignored. The paper's wrong scale, which would be easy to detect, is
-    corrected.
+    The levels must be in ascending order. The algorithm draws the correct number of cells, but it draws the noise at
+    each level from a truncated distribution that ignores the bounds at later levels. The printed scale of the noise
+    is also wrong. It is corrected here, because a wrong scale would be easy to detect.
     """
     exact = draw_exceeding(family, past, level, threshold, n_untracked, count=count, rng=rng)
     margin = np.asarray(count, float)[exact.group]
@@ -127,5 +127,5 @@ def printed_algorithm_6(
 def independent_redraw(
     family: Family, level: Fraction, _known: dict[Fraction, np.ndarray], size: int, *, rng: Generator
 ) -> np.ndarray:
-    """Draw independent noise for tracked cells at every level, as a negative control."""
+    """Draw noise for tracked cells that is independent of their noise at other levels, as a negative control."""
     return family.sample(size, level, rng=rng)

@@ -1,4 +1,4 @@
-"""Tests of the binomial number of exceeding cells: distribution, certain and impossible events, refused values."""
+"""Tests of `binomial`, which draws how many untracked cells exceed a threshold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.stats import assert_consistent, assert_detected, g_test
 
 
 class Given:
-    """Replace a random generator by prepared uniform numbers."""
+    """A stand-in for a random generator that returns prepared uniform numbers."""
 
     def __init__(self, numbers: np.ndarray) -> None:
         self.numbers = numbers
@@ -29,7 +29,7 @@ class Given:
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """Return the summed errors of the uniform numbers at which the binomial result changes."""
+    """Sum up how far the uniform numbers at which a draw changes are from the exact cumulative probabilities."""
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
     low, high = np.zeros(k.size), np.full(k.size, 1 - 2.0**-53)
@@ -51,7 +51,7 @@ def misplaced(n: float, p: float, exact_p: float) -> float:
     ("n", "p"), [(3.0, 0.01), (20.0, 0.2), (64.0, 0.45), (120.0, 0.5), (1e6, 1e-6), (1e9, 6e-8), (1e15, 3e-15)]
 )
 def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
-    """Binomial numbers of small mean change at the exact uniform numbers, and a wrong probability is detected."""
+    """Inverting a binomial distribution of small mean is exact to 1e-12; a probability off by 1e-9 is detected."""
     assert misplaced(n, p, p) < 1e-12
     assert misplaced(n, p * (1 + 1e-9), p) > 2e-12
 
@@ -62,7 +62,7 @@ def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
      *(slow(*case) for case in ((200, 0.5), (1000, 0.05), (10**6, 0.5), (10**69, 2e-67), (10**77, 5e-75)))],
 )  # fmt: skip
 def test_numbers_follow_their_law(n: int, p: float) -> None:
-    """Binomial numbers follow their distribution, and a slightly wrong probability is detected."""
+    """Binomial draws follow their exact distribution, and a probability that is 1 % or more off is rejected."""
     draws = 100_000 if n * min(p, 1 - p) < 100 else 20_000 if n * p < 1e4 else 3_000
     law = stats.poisson(n * p) if n > 10**15 else stats.binom(n, p)
     edges = np.unique(law.ppf(np.arange(1, 20) / 20))
@@ -84,11 +84,11 @@ def test_numbers_follow_their_law(n: int, p: float) -> None:
     ids=["tiny", "nearly one", "small", "beyond doubles"],
 )
 def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: float) -> None:
-    """A rare success or failure with mean 3 follows its distribution, and a mean that is 5 % off is detected."""
+    """Rare successes or failures, 3 on average, follow their distribution, and a mean that is 5 % off is rejected."""
     drawn = binomial([n] * 100_000, np.full(100_000, log_p), rng=entropy.seeded(31))
     rarer = n - drawn if log_p > -1.0 else drawn
     seen = np.bincount(rarer, minlength=40)
-    # The Poisson law differs by 3 / n, which 100,000 draws do not detect.
+    # The Poisson distribution differs from the binomial by about 3 / n, which 100,000 draws do not detect.
     law, wrong = (stats.poisson.pmf(np.arange(seen.size), mean) for mean in (3.0, 3.15))
     assert_consistent(g_test(seen, law))
     assert_detected(g_test(seen, wrong), "a mean 5 % off")
@@ -102,7 +102,7 @@ def test_certain_and_impossible_events() -> None:
 
 
 def test_more_than_fit_and_less_than_nothing_are_refused_before_drawing() -> None:
-    """An expectation above 2**31 and a negative number of cells are refused before memory is allocated."""
+    """A negative number of cells, or more than 2**31 expected exceedances, are refused before memory is allocated."""
     for numbers, log_p in ([10**30], math.log(1e-10)), ([10**400], -1.0), ([10**12], 0.0):
         with pytest.raises(ThresholdError):
             binomial(numbers, [log_p], rng=entropy.seeded(1))

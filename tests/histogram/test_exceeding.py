@@ -1,4 +1,4 @@
-"""`draw_exceeding` reproduces reference rates, means and variances, in any order of levels and for any group size."""
+"""Tests of `draw_exceeding`: cells exceed a threshold at the exact rate, and their noise is distributed exactly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNIT = Gaussian(sensitivity=1.0)
 
 
 def rate(past: list, level: str, threshold: float, sensitivity: float = 1.0, count: int = 0) -> float:
-    """Return the exact probability, by quadrature, that a cell with these past releases exceeds the threshold."""
+    """Return the exact probability that a cell that exceeded no past threshold exceeds this threshold."""
     bounds = [(known, tau - count) for known, tau in past]
     return exceedance(Gaussian(sensitivity=sensitivity), bounds, level, threshold - count)
 
@@ -30,19 +30,19 @@ def in_stds(t: float, levels: list[float]) -> list[tuple[float, float]]:
 
 
 def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
-    """Newly exceeding cells have noise of the reference mean and variance, and the mean of the paper is rejected."""
+    """Noise of newly exceeding cells has the reference mean and variance; the mean by [ARNP Alg. 6] is rejected."""
     past, sigma = in_stds(3, [0.1, 0.2]), UNIT.std(0.4)
     drawn = draw_exceeding(UNIT, past, 0.4, 3 * sigma, round(400_000 / 0.00108), rng=entropy.seeded(12))
     z = drawn.values / sigma
     mean, variance = 3.2568427478742748627, 0.056830465081983539043
     assert_consistent(mean_test(z, mean, variance))
     assert_detected(mean_test(z, 3.158, variance), "the mean of the paper's algorithm")
-    # The sample's fourth central moment replaces that of the law; it is accurate to 1 % here.
+    # The variance of the squared deviations is estimated from the sample, which is accurate to 1 % here.
     assert_consistent(mean_test((z - mean) ** 2, variance, float(np.var((z - mean) ** 2))))
 
 
-# Levels in any order, unequal thresholds, several sensitivities, positive counts, tiny probabilities.
-# Each scene: sensitivity, past, level, threshold, count, and a reference with 30 digits.
+# The scenes have scrambled levels, unequal thresholds, several sensitivities, positive counts and rare events.
+# Fields of a scene: sensitivity, past releases, level, threshold, count, and reference probability or None.
 SCENES = {
     "one past level": (1.0, in_stds(3, [0.1]), 0.2, 3 * UNIT.std(0.2), 0, 0.0011133465022460848028),
     "two past levels": (1.0, in_stds(3, [0.1, 0.2]), 0.4, 3 * UNIT.std(0.4), 0, 0.0010829580920688728603),
@@ -64,7 +64,7 @@ SCENES = {
 
 @pytest.mark.parametrize("scene", quick([name for name in SCENES if name != "count above an old threshold"], SCENES))
 def test_rates_in_any_order_agree_with_quadrature(scene: str) -> None:
-    """The number of exceeding cells agrees with the exact probability; a rate that is 2 % too high is detected."""
+    """The number of exceeding cells agrees with the exact probability; a rate that is 2 % too high is rejected."""
     sensitivity, past, level, threshold, count, reference = SCENES[scene]
     p = rate(past, level, threshold, sensitivity, count)
     if reference:
@@ -93,7 +93,7 @@ def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
     [
         ([], 0.2, 4.0, [-1], 0, InputError),
         ([], 0.2, 4.0, [1, 2], [0, 0, 0], InputError),
-        ([(0.1, 5.0)], 0.2, 40.0, [7, 1], [0, 12], InputError),  # a history that no series can have
+        ([(0.1, 5.0)], 0.2, 40.0, [7, 1], [0, 12], InputError),  # such a history is too rare for untracked cells
         ([], 0.0, 4.0, 5, 0, LevelError),
         ([], 0.2, 0.0, 10**12, 0, ThresholdError),
     ],

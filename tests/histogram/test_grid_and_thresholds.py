@@ -1,4 +1,4 @@
-"""The rounding grid and the thresholds are exact and depend only on public numbers."""
+"""Tests of the rounding grid and of thresholds, which depend only on public numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
 def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
     std: float, threshold: float, count: int, z: float
 ) -> None:
-    """A rounded count exceeds the threshold exactly if the noise exceeds the effective threshold minus the count."""
+    """A rounded noisy count is above the threshold exactly if, unrounded, it is above the effective one."""
     step = grid_step(std)
     bound = effective_threshold(threshold, step)
     at_bound = bound - count
@@ -46,7 +46,7 @@ def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
 
 
 def test_rounding_is_to_the_nearest_halves_down() -> None:
-    """Noise is rounded to the nearest grid value, halves down, even where a double is next to a half."""
+    """Noise is rounded to the nearest grid value. Ties are rounded down, and doubles next to a tie are not ties."""
     step = 0.25
     noise = np.array([0.125, 0.375, -0.125, np.nextafter(-0.125, 0), np.nextafter(0.125, 1), 1e-300])
     assert round_to_grid(noise, step).tolist() == [0.0, 0.25, -0.25, 0.0, 0.25, 0.0]
@@ -61,7 +61,7 @@ def test_rounding_is_to_the_nearest_halves_down() -> None:
 def test_the_suggested_threshold_is_the_lowest_that_keeps_to_the_false_keys(
     size: int, wanted: float, level: str, max_keys: int
 ) -> None:
-    """The suggested threshold is the lowest grid value that expects at most the requested number of false keys."""
+    """The suggested threshold is the lowest grid value whose expected number of false keys is within the request."""
     family = Gaussian(sensitivity=math.sqrt(max_keys))
     if wanted >= size:
         with pytest.raises(ThresholdError):

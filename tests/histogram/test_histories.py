@@ -1,4 +1,4 @@
-"""Tests of unusual histories: cells with very low noise, cells drawn explicitly, and limits on rare histories."""
+"""Tests of unusual histories: tracked cells with very low noise, rare histories, and nearly equal levels."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ EACH_KIND = [
 
 
 def at(family: Family, level: str, stds: float) -> float:
-    """Return a threshold this many standard deviations above the mean noise, rounded down for integer noise."""
+    """Return the threshold `stds` standard deviations above the mean noise, rounded down for integer noise."""
     bound = family.mean(level) + stds * family.std(level)
     return math.floor(bound) + 0.0 if family.integer else bound
 
 
 def far(family: Family) -> float:
-    """Return noise 20 standard deviations below the mean, or 0 if noise cannot be negative."""
+    """Return noise 20 standard deviations below the mean at level 1/4, or 0 if noise cannot be negative."""
     if isinstance(family, Poisson):
         return 0
     return round(-20 * family.std("1/4")) if family.integer else -20 * family.std("1/4")
@@ -39,7 +39,7 @@ def far(family: Family) -> float:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family) -> None:
-    """Tracked cells with very low noise get noise at other levels with the exact conditional distribution."""
+    """Given very low noise at one level, tracked cells get the correctly distributed noise at other levels."""
     n, rng, reference = 20_000, entropy.seeded(88), np.random.default_rng(89)
     survivor = np.full(n, far(family), np.int64 if family.integer else np.float64)
     known = {Fraction(1, 4): survivor}
@@ -60,14 +60,14 @@ def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family)
     )]  # fmt: skip
     assert_consistent(two_sample_vectors(*paths), "survivors")
     wrong = np.stack([paths[0][:, 0], paths[0][:, 1], reference.permutation(paths[0][:, 2])], axis=1)
-    if not isinstance(family, Poisson):  # Poisson noise 0 implies 0 at finer levels
+    if not isinstance(family, Poisson):  # Poisson noise of 0 stays 0 at every finer level
         wrong[:, 0] = independent_redraw(family, Fraction(1, 2), {}, n, rng=rng)
         assert_detected(two_sample_vectors(wrong, paths[1]), "fresh noise for survivors")
 
 
 @pytest.mark.parametrize("family", EACH_KIND, ids=repr)
 def test_a_series_never_has_a_rare_history(family: Family) -> None:
-    """Groups that still contain untracked cells never have a history that is too rare for the next round."""
+    """Before the history of a group becomes rarer than allowed, all cells of the group are drawn explicitly."""
     for seed in range(12):
         choose, rng = np.random.default_rng(seed), entropy.seeded(seed)
         counts = np.unique(choose.integers(0, 40, 12))
@@ -88,7 +88,7 @@ def test_a_series_never_has_a_rare_history(family: Family) -> None:
 
 
 def test_close_levels_share_a_bound() -> None:
-    """A history of fifty nearly equal levels is hardly rarer than that of one level; distant levels add up."""
+    """A history of fifty nearly equal levels is at most three times as rare as one level; distant levels add up."""
     family, counts = Gaussian(), np.array([0.0, 3.0])
     near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]
     together = rarity(family, history_of(near), counts)

@@ -1,4 +1,4 @@
-"""The stated delta of an open domain is an upper bound on the exact delta, and close to it."""
+"""Tests that the stated delta of an open domain is an upper bound on the exact delta, and close to it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ FAMILIES: dict[str, tuple[Any, list[str]]] = {
     "skellam": (Skellam(), ["0.1", "0.05", "0.2", "0.07"]),
 }
 STEP = 0
-# tolerance, since Laplace noise is summed on a grid
+# Relative tolerance; the exact probabilities of Laplace noise are sums over a grid.
 SLACK = {"laplace": 1e-3}
 
 
 def spend(family: Any, delta: str, levels: list[str], keys: int = 1) -> tuple[OpenBudget, list[tuple[str, float]]]:
-    """Return a budget and (level, effective threshold) pairs; each release spends half of the remaining delta."""
+    """Spend half of the remaining delta at each level; return the budget and (level, effective threshold) pairs."""
     budget, releases = OpenBudget(Fraction(delta), [(1, keys)]), []
     for level in levels:
         point = (STEP, Fraction(level))
@@ -44,7 +44,7 @@ def spend(family: Any, delta: str, levels: list[str], keys: int = 1) -> tuple[Op
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("delta", ["1e-6", pytest.param("1e-3", marks=pytest.mark.slow)])
 def test_the_exact_probability_is_below_the_stated_delta_in_every_order_of_rounds(name: str, delta: str) -> None:
-    """The stated delta is above the exact delta, by less than 60 %, in every order of four levels."""
+    """In an open domain, the stated delta exceeds the exact delta by 0 to 60 %, in every order of four levels."""
     family, levels = FAMILIES[name]
     for order in itertools.permutations(levels):
         budget, releases = spend(family, delta, [*order, order[1]])
@@ -71,7 +71,7 @@ def test_the_stated_delta_is_the_same_in_every_order_for_the_same_thresholds(nam
 
 
 def test_a_unit_with_several_keys_and_a_unit_that_adds_more_to_each() -> None:
-    """The stated delta covers both a user with many keys and a user who adds more to each of a few keys."""
+    """The stated delta covers a unit that adds 1 to each of 20 keys and a unit that adds 3 to each of two keys."""
     family, kinds = Gaussian(), [(1, 20), (3, 2)]
     budget, releases = OpenBudget(Fraction("1e-4"), kinds), []
     for level in ("0.5", "0.1", "0.3"):
@@ -113,7 +113,7 @@ def test_no_threshold_is_named_for_a_delta_that_does_not_remain(delta: float) ->
 
 
 def test_the_exact_law_of_these_tests_is_right() -> None:
-    """The exact probabilities used by these tests agree with the tails of one level and with reference values."""
+    """The reference probabilities of these tests agree with noise tails at one level and with published digits."""
     family = Gaussian()
     assert exceedance(family, [], "0.2", 5.0) == pytest.approx(float(ndtr(-5 / family.std("0.2"))), rel=1e-11)
     past = [(level, 3 * family.std(level)) for level in ("0.1", "0.2")]
@@ -127,7 +127,7 @@ def test_the_exact_law_of_these_tests_is_right() -> None:
 
 
 def test_the_exposure_of_one_release_is_that_of_the_family() -> None:
-    """The probability that one release exposes a user is accurate to 12 digits, even near 1e-197."""
+    """The probability that a release reveals the only unit of a key is accurate to 12 digits, even near 1e-197."""
     found = exposure(Gaussian(), Fraction("0.5"), 31.0, [(1, 1), (1, 20)])
     assert [float(each) for each in found] == pytest.approx(
         [4.906713927148187e-198, 9.813427854296374e-197], rel=1e-12

@@ -1,4 +1,4 @@
-"""The stated numerical slack is at least the error of computing in doubles, measured with higher precision."""
+"""Tests that the stated numerical slack covers the error of computing in doubles, measured in higher precision."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sparsehist.noise.integer_laws import _part_given, poisson_law, skellam_law
 from tests.noise.exact_integer_laws import DIGITS, distance, poisson_mass, skellam_mass
 
 KEYS = (1, 20, 1000)
-EVERY = 10**9  # all cells of a table
-OF_CANDIDATES = 1e-12  # share of two groups of cells, per key
-# numpy draws normals and exponentials on 2**52 or 2**53 points over a width of about 1.6 or 2 deviations.
+EVERY = 10**9  # larger than any table, so that `distance` sums over all cells
+OF_CANDIDATES = 1e-12  # slack per key for drawing the number of exceeding cells
+# Mean error, in standard deviations, because numpy draws normals and exponentials from 2**52 or 2**53 points.
 LATTICE = {Gaussian: 0.8 * 2.0**-52, Laplace: 0.5 * 2.0**-52}
 
 
@@ -30,7 +30,7 @@ def exact(level: str) -> mp.mpf:
 
 
 def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
-    """Return the noise value with upper tail probability p, in high precision."""
+    """Return the noise value z with P[Z > z] = p in high precision, by Newton's method from `near`."""
     if isinstance(family, Gaussian):
         scale = family.sensitivity / mp.sqrt(2 * exact(level))
         z = mp.mpf(near) / scale
@@ -72,7 +72,7 @@ def exact_step(level: Fraction, noise: dict[Fraction, np.ndarray], normals: np.n
 
 
 def off_by_steps(family: Gaussian, level: str) -> float:
-    """Return the largest mean error, in counts, of Gaussian noise given its neighbouring levels."""
+    """Return the largest mean error, in counts, of Gaussian noise drawn given none, one or both adjacent levels."""
     rho, size, scale = Fraction(level), 20_000, np.longdouble(family.sensitivity)
     ends = {
         rho / 2: family.sample(size, rho / 2, rng=seeded(74)),
@@ -102,7 +102,7 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
 
 @pytest.mark.parametrize("mean", [4.0, 100.0, pytest.param(2500.0, marks=pytest.mark.slow)])
 def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
-    """The distributions of Poisson and Skellam noise, new and refined, are exact up to the stated slack."""
+    """Tables for Poisson and Skellam noise, and for one part of a known sum, are exact up to the stated slack."""
     half = (mean / 2, mean / 2)
     for family, law, mass in ((Poisson(), poisson_law, poisson_mass), (Skellam(), skellam_law, skellam_mass)):
         stated = numerical_slack(1, family.std(1 / Fraction(mean)), 1.0) - OF_CANDIDATES
@@ -115,7 +115,7 @@ def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
 
 
 def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndarray:
-    """Return, near each number, the last double at which a comparison still holds, by bisection."""
+    """Return, for each number in `near`, the largest double close to it for which `holds` is true, by bisection."""
     low, high = near - 1e-9 * np.abs(near), near + 1e-9 * np.abs(near)
     for _ in range(40):
         middle = (low + high) / 2
@@ -125,14 +125,14 @@ def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndar
 
 
 def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
-    """Return the summed errors of the uniform numbers at which the inverse tail moves to the next integer."""
+    """Sum the errors of the uniform numbers at which the inverse tail moves to the next integer."""
     rate = real(family.rate(level))
     norm, last = np.log1p(np.exp(-rate)), int(45 / float(rate)) + 2
     above, below = np.arange(0, last), -np.arange(1, last)
-    log_above = -(above + 1) * rate - norm  # ln P[Z > t]
+    log_above = -(above + 1) * rate - norm  # ln P[Z > t] for t >= 0
     found = turn(lambda at: family.inverse_log_tail(at, level) > above, log_above.astype(float))
     total = np.abs(np.exp(found.astype(np.longdouble)) - np.exp(log_above)).sum()
-    up_to = np.exp(below * rate - norm)  # P[Z <= t], against which 1 - e**-E is compared
+    up_to = np.exp(below * rate - norm)  # P[Z <= t] for t < 0, the exact value of 1 - e**-exponential
     exponential = turn(lambda at: family.inverse_log_tail(-at, level) <= below, -np.log1p(-up_to).astype(float))
     return float(total + np.abs(-np.expm1(-exponential.astype(np.longdouble)) - up_to).sum())
 

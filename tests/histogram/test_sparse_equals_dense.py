@@ -1,4 +1,4 @@
-"""Several sparse releases have the joint distribution of the dense mechanism, and wrong samplers are rejected."""
+"""Tests that several sparse releases have the joint distribution of dense releases, with noise on every cell."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.stats import assert_consistent, assert_detected, two_sample_outcomes
 
 
 class Case(NamedTuple):
-    """A test case: a noise family, (level, threshold) rounds, and `cells` cells of each true count."""
+    """A noise family, rounds of (level, threshold), true counts, and the number of cells of each count."""
 
     family: Family
     rounds: Sequence[tuple[str, float]]
@@ -48,11 +48,11 @@ class Case(NamedTuple):
         )
 
     def compared(self, releases: DenseReleases, reference: DenseReleases, count: int) -> float:
-        """Return the p-value of a comparison of two sets of releases over the cells of one true count."""
+        """Compare two sets of releases over the cells of one true count, and return a p-value."""
         return p_value(releases, reference, self.all_counts == count)
 
 
-# Scrambled order, one level twice with a lower threshold; each release publishes a large part of the cells.
+# The levels are out of order, and one returns with a lower threshold; each release publishes many cells.
 SCRAMBLED = [("0.2", 2.5), ("0.05", 5.0), ("1/2", 2.0), ("0.2", 1.75), ("0.1", 2.5)]
 # Sixteen rounds at ten levels, some of them repeated; thresholds go up, down and below zero.
 MANY = [
@@ -61,7 +61,7 @@ MANY = [
     ("0.03", 6.0),
 ]  # fmt: skip
 AROUND = [("0.02", 12.5), ("0.5", 12.5), ("0.1", 12.0), ("2", 13.0), ("0.5", 11.5)]
-# 120,000 cells of each count detect a relative error of 2 % in the commoner patterns of publication.
+# With 120,000 cells of each count, a relative error of 2 % in the rate of a common pattern is detected.
 CASES = {
     "gaussian": Case(Gaussian(1.5), SCRAMBLED, (0, 1, 3), 120_000),
     "laplace": Case(Laplace(1.5), [("1/2", 4.0), ("1/4", 7.0), ("2", 3.0), ("1/2", 3.25)], (0, 2), 60_000),
@@ -71,7 +71,7 @@ CASES = {
     "sixteen rounds": Case(Gaussian(2**0.5), MANY, (0, 1, 4), 15_000),
     "counts around old thresholds": Case(Gaussian(2**0.5), AROUND, (11, 12, 13, 14), 10_000),
 }
-# Per family: levels with thresholds in standard deviations above the mean, cells of each count, counts.
+# By name: (level, threshold in standard deviations above the mean noise) pairs, and cells of each count.
 SHAPES = {
     "nearly all is published": ([("1/20", -1.8), ("1/50", -1), ("1/10", -2.2), ("1/50", -1.6), ("1/15", -1)], 30_000),
     "hidden, then nearly none": ([("1/20", 0.5), ("1/50", 1), ("1/10", -1), ("1/80", -0.5), ("1/15", -2)], 30_000),
@@ -85,14 +85,14 @@ SHAPES = {
 
 
 def fifty(rng: np.random.Generator) -> list[tuple[str, float]]:
-    """Return fifty (level, threshold) rounds with levels over a factor of sixty, some of them repeated."""
+    """Return fifty (level, threshold) rounds; the levels span a factor of sixty, and some are repeated."""
     levels = [str(Fraction(round(2000 / 60 ** (i / 50)), 1000)) for i in rng.permutation(50)]
     levels = [levels[i - 2] if i % 3 == 2 else level for i, level in enumerate(levels)]
     return [(level, 2.6 + float(rng.uniform(-0.4, 0.4))) for level in levels]
 
 
 def shaped(family: Family, shape: str) -> Case:
-    """Return the test case of this shape for a noise family."""
+    """Return the case that `SHAPES` describes under this name, for a noise family."""
     rounds, cells = SHAPES[shape]
     above = 2**33 if shape == "large counts" else 0
     bounds = [
@@ -118,7 +118,7 @@ def reference(name: str) -> DenseReleases:
 
 @pytest.mark.parametrize("name", quick(QUICK, EVERY))
 def test_sparse_releases_have_the_joint_law_of_dense_ones(name: str) -> None:
-    """Sparse releases have the joint distribution of dense releases, and redrawn noise is detected."""
+    """Sparse releases have the joint distribution of dense releases; noise drawn afresh at each level is rejected."""
     case = EVERY[name]
     sparse = case.release(release_sparse, 2)
     ways = {"sparse": sparse} if name in BY_SHAPE else {"sparse": sparse, "dense": case.release(release_dense, 1)}
@@ -133,7 +133,7 @@ def test_sparse_releases_have_the_joint_law_of_dense_ones(name: str) -> None:
 
 
 def test_the_sampler_of_the_paper_is_rejected() -> None:
-    """The comparison with dense releases rejects Algorithm 6 of the paper as printed."""
+    """Negative control: the comparison with dense releases rejects Algorithm 6 of [ARNP] as printed."""
     case = CASES["gaussian"]
     wrong = case.release(release_sparse, 5, draw=printed_algorithm_6)
     assert_detected(case.compared(wrong, reference("gaussian"), 0), "Algorithm 6")
@@ -145,9 +145,9 @@ HIDDEN = [name for name in BY_SHAPE if name.endswith("hidden, then nearly none")
 @pytest.mark.parametrize("scale", [Fraction(21, 20), Fraction(20, 21)])
 @pytest.mark.parametrize("name", quick([name for name in HIDDEN if name in QUICK], ["gaussian", *HIDDEN]))
 def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
-    """The comparison with dense releases rejects noise with a scale that is 5 % too small or too large."""
+    """Negative control: the comparison with dense releases rejects noise with a scale 5 % too small or too large."""
     case = EVERY[name]
-    # The standard deviation is proportional to 1/level or to its root.
+    # The standard deviation is proportional to 1 / level for Laplace noise, and otherwise to its square root.
     share = scale if isinstance(case.family, Laplace | DiscreteLaplace) else scale**2
     wrong = case._replace(rounds=[(str(Fraction(level) * share), tau) for level, tau in case.rounds])
     assert_detected(p_value(wrong.release(release_sparse, 5), reference(name)), f"levels times {share}")
@@ -163,7 +163,7 @@ def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
 def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
     monkeypatch: pytest.MonkeyPatch, name: str, rarest: float
 ) -> None:
-    """Sparse releases are distributed as dense releases, whether all, some or no groups are drawn explicitly."""
+    """Sparse releases are distributed as dense releases, whether all, some or no groups of cells are drawn whole."""
     case = EVERY[name]._replace(rounds=EVERY[name].rounds[:8])
     dense = case.release(release_dense, 15)
     monkeypatch.setattr(history, "RAREST", rarest)
@@ -176,7 +176,7 @@ def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
 
 
 def test_the_number_published_in_a_small_domain_has_the_dense_law() -> None:
-    """In a domain of four cells, the numbers of published cells are distributed as in dense releases."""
+    """In a domain of four cells, sparse and dense releases publish numbers of cells with one joint distribution."""
     counts, runs = np.array([0, 0, 0, 2]), 1500
     levels, thresholds = zip(*SCRAMBLED, strict=True)
 

@@ -1,4 +1,4 @@
-"""Releases of running counts have the joint distribution of dense releases, and wrong samplers are detected."""
+"""Tests that sparse releases of running counts have the joint distribution of dense releases."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.noise.laws import prefix_covariance
 from tests.stats import assert_consistent, assert_detected, mean_test
 
 COVARIANCE = prefix_covariance(5)
-# 40,000 cells of each kind detect a relative error of 4 % in the commoner patterns of publication.
+# With 40,000 cells of each kind, a relative error of 4 % in the rate of a common pattern is detected.
 CELLS = 40_000
-# Running counts over five steps: always empty, empty at first, growing, a late jump, and large from the start.
+# Running counts of five kinds of cells: always empty, empty at first, growing, jumping late, and constant.
 HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])
-# (steps appended before, step, level, threshold): steps and levels in scrambled order
+# Rounds, with steps and levels out of order: (steps appended before, step, level, threshold).
 ROUNDS = [
     (1, 0, "0.2", 4.0),
     (3, 2, "0.2", 6.0),
@@ -38,7 +38,7 @@ Rounds = list[tuple[int, int, str, float]]
 
 
 def dense_noise(seed: int) -> np.ndarray:
-    """Return the noise of every cell in all rounds, drawn from the covariance formula."""
+    """Draw the noise of every cell in all rounds from the exact covariance; shape (rounds, cells)."""
     points = list(dict.fromkeys((step, Fraction(level)) for _, step, level, _ in ROUNDS))
     steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
     factor = np.linalg.cholesky(COVARIANCE[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels)))
@@ -47,7 +47,7 @@ def dense_noise(seed: int) -> np.ndarray:
 
 
 def hidden(noise: np.ndarray, counts: np.ndarray, *, rounds: Rounds = ROUNDS, opened: bool = False) -> DenseReleases:
-    """Return releases without the noise of unpublished cells; an open domain also hides cells of count 0."""
+    """Return releases with NaN as the noise of unpublished cells; an open domain also hides cells of count 0."""
     at = counts[:, [step for _, step, _, _ in rounds]].T
     with np.errstate(invalid="ignore"):
         published = noise > np.array([tau for *_, tau in rounds])[:, np.newaxis] - at
@@ -68,8 +68,8 @@ def sparse(
 ) -> DenseReleases:
     """Return sparse releases of running counts, drawn round by round.
 
-    Stored keys are the keys with a user so far, or all keys if `listed`. The function also checks that no stored key
-    without tracked noise has a rare history.
+    The series stores the keys that have had a unit so far, or all keys if `listed`. The function also checks that no
+    stored key without tracked noise has a rare history.
     """
     rng = entropy.seeded(seed)
     law = StepNoise(COVARIANCE) if noise is None else noise
@@ -113,20 +113,20 @@ def reference() -> DenseReleases:
 
 
 def compared(released: DenseReleases, reference: DenseReleases, kinds: Sequence[int]) -> float:
-    """Return the p-value of a comparison of two sets of releases over these kinds of cells."""
+    """Compare two sets of releases over the cells of these kinds, and return a p-value."""
     return p_value(released, reference, np.isin(KINDS, kinds), KINDS)
 
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_running_releases_have_the_joint_law_of_dense_ones(reference: DenseReleases, listed: bool) -> None:
-    """Sparse releases over time steps and levels have the joint distribution of dense releases, in any order."""
+    """Sparse releases at any steps and levels, in any order, have the joint distribution of dense releases."""
     released = sparse(2 + listed, COUNTS, listed=listed)
     for kinds in ([0], [1, 2], [3], [4]):
         assert_consistent(compared(released, reference, kinds), f"kinds {kinds}")
 
 
 def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseReleases) -> None:
-    """In an open domain, a key is published only at steps with users, with the distribution of dense releases."""
+    """In an open domain, a key is published only at steps with units, and is distributed as in dense releases."""
     released = sparse(5, COUNTS, opened=True)
     assert not released.published[:, KINDS == 0].any()
     both = hidden(dense_noise(6), COUNTS, opened=True)
@@ -135,7 +135,7 @@ def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseRele
 
 
 def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -> None:
-    """A key of an open domain that is drawn explicitly is not published at a step where it has no user."""
+    """A key of an open domain that is drawn explicitly is not published at a step at which it has no unit."""
     counts = np.array([[0, 1], [3, 3]])
     past = PointHistory((Point(1, Fraction(1, 2)),), (0.0,), hides_empty=True)
     drawn = draw_step_round(
@@ -146,7 +146,7 @@ def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -
 
 
 def test_a_history_keeps_the_lowest_threshold_and_bounds_no_noise_where_a_key_is_empty() -> None:
-    """A second release of a point lowers its bound or leaves it, and an open domain bounds only points with units."""
+    """A history keeps the lowest threshold of each point; in an open domain, it bounds no noise of empty keys."""
     first, second = Point(0, Fraction(1)), Point(1, Fraction(1))
     past = PointHistory(hides_empty=True).with_release(first, 5.0).with_release(second, 6.0)
     for threshold, lowest in ((7.0, 5.0), (4.0, 4.0)):
@@ -156,7 +156,7 @@ def test_a_history_keeps_the_lowest_threshold_and_bounds_no_noise_where_a_key_is
 
 
 def test_noise_at_a_past_point_follows_new_noise_by_covariance_over_variance() -> None:
-    """The rest of the noise at a past point is independent of new noise; a ratio 5 % off is 8 deviations."""
+    """Noise at a past point, minus its regression on new noise, is uncorrelated with the new noise."""
     past, new = Point(0, Fraction(1, 2)), Point(1, Fraction(1, 2))
     none = np.empty(0, np.int64)
     drawn = draw_step_round(
@@ -195,7 +195,7 @@ class TestWrongSamplers:
         assert_detected(compared(released, reference, [4]), "one point drawn afresh")
 
     def test_candidates_by_stored_order(self, reference: DenseReleases, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Choosing candidates in stored order instead of at random changes the distribution and is detected."""
+        """A sampler that chooses new cells in stored order instead of at random is rejected."""
         honest: Callable[..., np.ndarray] = step_round._candidates
 
         def first_ones(*given: object, rng: np.random.Generator) -> np.ndarray:
@@ -226,7 +226,7 @@ class TestWrongSamplers:
 
 
 def test_histories_never_become_rare() -> None:
-    """Keys that soon exceed every threshold are drawn explicitly before their history becomes rare."""
+    """Keys whose counts grow far above every threshold are drawn explicitly before their history becomes rare."""
     counts = entropy.seeded(12).integers(0, 12, (2_000, 5)).cumsum(axis=1)
     rounds = [(5, step, level, 20.0) for level in ("0.3", "0.31", "0.9", "0.1") for step in (4, 0, 2, 3, 1)]
     ever = sparse(12, counts, rounds=rounds, listed=True).published.any(axis=0)
@@ -234,7 +234,7 @@ def test_histories_never_become_rare() -> None:
 
 
 def test_a_domain_too_large_to_be_drawn_whole_is_refused() -> None:
-    """A domain that is too large to be drawn whole is refused before anything is drawn."""
+    """A threshold that would publish nearly all of 10**12 empty cells is refused before anything is drawn."""
     law = StepNoise(COVARIANCE)
     none = np.empty(0, np.int64)
     with pytest.raises(ThresholdError):

@@ -53,17 +53,17 @@ CASES: list[tuple[Workload, str, int]] = [
 
 
 def noise_of(strategy: Strategy, z: np.ndarray) -> np.ndarray:
-    """Return the noise that a strategy rounds first: noise on cells if it is invertible, else on answers."""
+    """Return the noise that a strategy rounds: noise on cells if the strategy is invertible, otherwise on answers."""
     return strategy.to_cells(z) if strategy.invertible else strategy.noise_answers(z)
 
 
 def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
-    """Return the noise of a strategy in long doubles, by exact sines or by the explicit matrix."""
+    """Return the noise of a strategy in long doubles, computed from exact sines or from an explicit matrix."""
     if not isinstance(strategy, Spectral):
         return noise_of(strategy, np.eye(strategy.n_noise)).astype(np.longdouble) @ z
     kernel, cells, pi = strategy.kernel, strategy.workload.n_cells, np.longdouble("3.14159265358979323846264338")
     v, prefix = np.arange(1, kernel.n + 1), isinstance(kernel, PrefixKernel)
-    # arguments of sin(2πuv/P), u = n, …, 1, or of sin(πuv/N), u = 1, …, n, in units of π
+    # sin(2πuv/P) for u = n, …, 1, or sin(πuv/N) for u = 1, …, n; each angle is reduced exactly
     size, u = (2 * kernel.n + 1, v[::-1]) if prefix else (2 * (kernel.n + 1), v)
     waves = np.sin(2 * pi * (np.outer(u, v) % size) / size) * np.sqrt(np.longdouble(4) / size)
     if prefix:
@@ -76,14 +76,14 @@ def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
     """Return the indices of the noisy numbers that one privacy unit can change."""
     if strategy.word == "identity":
         return np.arange(min(max_keys, strategy.workload.n_cells))
-    if strategy.word == "direct" and isinstance(strategy.workload, Marginals):  # of a single marginal
+    if strategy.word == "direct" and isinstance(strategy.workload, Marginals):  # for a single marginal
         return np.arange(max_keys)
     return np.arange(strategy.workload.n_cells if strategy.invertible else strategy.workload.n_queries)
 
 
 @pytest.mark.parametrize(("workload", "name", "max_keys"), CASES, ids=lambda part: str(part).replace(" ", "")[:40])
 def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_keys: int) -> None:
-    """The summed mean error of the noisy numbers that a privacy unit can change is below the slack."""
+    """The mean errors of the noisy numbers that one privacy unit can change add up to less than the slack."""
     strategy = strategy_named(name, workload)
     z = seeded(91).standard_normal((strategy.n_noise, 40))
     found = np.stack([noise_of(strategy, column) for column in z.T], axis=1)
@@ -102,7 +102,7 @@ def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_key
     "order", [("1/2", "1/3", "1", "5/12", "2/3"), ("1/2", "1/2000000", "1/1999999", "500001/1000000")]
 )
 def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[str, ...]) -> None:
-    """Noise over several levels in doubles differs from noise in long doubles by less than the slack."""
+    """Noise over several levels, computed in doubles, differs from long doubles by less than the stated slack."""
     strategy, family = strategy_named("identity", Identity(5000)), Gaussian()
     one, rng = seeded(92), seeded(92)
     kept: dict[Fraction, np.ndarray] = {}
@@ -116,7 +116,7 @@ def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[st
 
 
 def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
-    """Random rounding goes up with the exact probability, and repeats exactly for one secret, strategy and level."""
+    """Random rounding goes up with the exact probability, and repeats for an equal secret, strategy and level."""
     shares = np.array([0.0, 0.25, 0.6, 0.999])
     values = 0.5 * np.tile(np.concatenate([shares, shares - 3]), 50_000)
     path = path_name(strategy_named("identity", Prefix(8)))
@@ -138,7 +138,7 @@ def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
 
 
 def test_lots_do_not_depend_on_the_noise() -> None:
-    """Two levels that differ by 1e-50 have equal noise in doubles but different random bits for rounding."""
+    """Two levels that differ by 1e-50 have equal noise in doubles, but are rounded with different random bits."""
     counts = sh.Counts(pl.DataFrame({"day": list(range(1000)), "count": [5] * 1000}), largest=1)
     series = sh.create(sh.open(":memory:", seed=1), counts, name="s", key="day", max_keys=1, domain=sh.Integers(1000))
     levels = [Fraction(1, 2), Fraction(1, 2) - Fraction(1, 10**50)]
@@ -148,13 +148,13 @@ def test_lots_do_not_depend_on_the_noise() -> None:
     ]
     one, other = (release.frame["noisy_answer"] for release in made)
     differing = int((one != other).sum())
-    # two random roundings of a fraction u differ with probability 2u(1 - u), 1/3 on average
+    # Two independent random roundings of a fraction u differ with probability 2u(1 - u), on average 1/3.
     assert_consistent(g_test([differing, 1000 - differing], [1 / 3, 2 / 3]), "lots of two levels")
     assert (one - other).abs().max() == made[0].metadata["cell_grid"]
 
 
 def test_slack_counts_the_numbers_that_depend_on_a_unit() -> None:
-    """The slack covers all cells if the strategy mixes their noise, and otherwise only one unit's cells."""
+    """The slack covers all cells if the strategy mixes their noise, and otherwise only the cells of one unit."""
 
     def slack(strategy: Strategy, max_keys: int) -> float:
         return slack_of(Gaussian(), strategy, "1/2", max_keys, least=1.0, past=[])

@@ -1,4 +1,4 @@
-"""Exact Poisson, Skellam and binomial probabilities to forty digits, and the distance of a table from them."""
+"""Compute exact Poisson, Skellam and binomial probabilities, and the distance of a table from these distributions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DIGITS = 50
 
 
 def poisson_mass(mean: float) -> Weight:
-    """Return the probability function of the Poisson distribution with this mean."""
+    """Return the probability function of a Poisson distribution with this mean, in high precision."""
     m = mpmath.mpf(mean)
     return lambda k: mpmath.exp(k * mpmath.log(m) - m - mpmath.loggamma(k + 1)) if k >= 0 else mpmath.mpf(0)
 
@@ -40,7 +40,7 @@ def skellam_mass(mean: float) -> Weight:
 
 
 def binomial_mass(trials: float, chance: float) -> Weight:
-    """Return the exact probability function of Binomial(trials, chance), with `chance` read as an exact double."""
+    """Return the probability function of Binomial(trials, chance) in high precision; `chance` is read exactly."""
     n, p = mpmath.mpf(trials), mpmath.mpf(chance)
 
     def mass(k: int) -> mpmath.mpf:
@@ -51,7 +51,7 @@ def binomial_mass(trials: float, chance: float) -> Weight:
 
 
 def distance(law: IntegerLaw, weight: Weight, cells: int = 400) -> float:
-    """Return an estimate of the total variation distance of a table from a distribution, from this many cells."""
+    """Estimate the total variation distance between a table and a distribution from about `cells` of its cells."""
     above, up_to = law._above, law._up_to
     inside = [i for i in range(law.logs.size) if up_to[i + 1] > 1e-18 and above[i] > 1e-18]
     sparse = max(1, len(inside) // cells)

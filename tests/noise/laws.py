@@ -21,7 +21,7 @@ Noise = Mapping[Fraction, NDArray[Any]]
 
 
 def in_order(family: Any, order: Sequence[Fraction], draws: int, seed: int) -> dict[Fraction, NDArray[Any]]:
-    """Draw noise at each level in this order, each time given the noise at the nearest levels drawn before."""
+    """Draw noise at each level in this order, each time given the noise at the nearest levels drawn so far."""
     rng, known = entropy.seeded(seed), {}
     for level in order:
         known[level] = noise_at_level(family, level, known, draws, rng=rng)
@@ -29,7 +29,7 @@ def in_order(family: Any, order: Sequence[Fraction], draws: int, seed: int) -> d
 
 
 def rate(family: Any, level: Fraction) -> float:
-    """Return the decay rate of the exponential tails of a noise family."""
+    """Return the rate at which the exponential tails of this noise fall, per unit of noise."""
     return float(level) / float(getattr(family, "sensitivity", 1))
 
 
@@ -58,7 +58,7 @@ def bridge(family: Any, fine: Fraction, coarse: Fraction, x: NDArray[Any]) -> ND
 
 
 def joint_table(family: Any, levels: Sequence[Fraction], values: NDArray[Any]) -> NDArray[Any]:
-    """Return the joint probabilities of integer noise at levels from fine to coarse; shape (values,) * levels."""
+    """Return the joint probabilities of integer noise at levels from fine to coarse; one axis per level."""
     table = probabilities(family, levels[0], values)
     for fine, coarse in pairwise(levels):
         table = table[..., np.newaxis] * bridge(family, fine, coarse, values[np.newaxis, :] - values[:, np.newaxis])
@@ -74,7 +74,7 @@ def cdf(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]:
 
 
 def joint_p_value(family: Any, noise: Noise) -> float:
-    """Return the p-value of a test of noise at several levels against its exact joint distribution."""
+    """Return the p-value of a test that noise at several levels has its exact joint distribution."""
     levels = sorted(noise, reverse=True)
     columns = [np.asarray(noise[level]) for level in levels]
     if isinstance(family, Gaussian):
@@ -84,7 +84,7 @@ def joint_p_value(family: Any, noise: Noise) -> float:
 
 
 def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """Return the p-value of a G-test of integer noise over its values near the mean and one cell for the rest."""
+    """Return the p-value of a G-test of integer noise; all values far from the mean share one cell."""
     if isinstance(family, RandomisedResponse):
         values = np.arange(family.categories)
     else:
@@ -104,7 +104,7 @@ def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray
 
 
 def _of_jumps(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """Return the p-value of a test that Rosenblatt's transform of real noise, finest level first, is uniform."""
+    """Return the p-value of a test that real noise has its exact joint distribution, by Rosenblatt's transform."""
     rng = entropy.seeded(1)
     power = 1 if isinstance(family, Exponential) else 2
     uniforms = [cdf(family, levels[0], columns[0])]
@@ -121,7 +121,7 @@ def _of_jumps(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray
 
 
 def prefix_covariance(steps: int) -> NDArray[np.float64]:
-    """Return the covariance of prefix sums under R = (AᵀA)^¼ with scaled columns, at level 1/2 and sensitivity 1."""
+    """Return the noise covariance of prefix sums released with R = (AᵀA)^¼, for level 1/2 and sensitivity 1."""
     sums = np.tril(np.ones((steps, steps)))
     values, vectors = np.linalg.eigh(sums.T @ sums)
     root = (vectors * values**0.25) @ vectors.T

@@ -1,7 +1,8 @@
-"""Every way to draw the noise of a family at several levels gives one joint distribution.
+"""Tests that every way to draw the noise of a family at several levels gives one joint distribution.
 
-The reference is noise at the finest level, coarsened level by level. Noise drawn in any other way must have the same
-joint distribution. The comparison must also reject each deliberately wrong family for its error.
+The reference is noise that is drawn at the finest level and coarsened level by level. Noise drawn in any other way
+must have the same joint distribution. Each deliberately wrong family must be rejected by the comparison that looks
+for its error.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tests.stats import (
 COARSE, MIDDLE, FINE = Fraction(1, 6), Fraction(1, 3), Fraction(1)
 FAMILIES = [Gaussian(sensitivity=1.0), Laplace(), DiscreteLaplace(), Poisson(), Skellam(), Exponential()]
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
-# 60,000 draws detect a scale that is 2 % off, and an order that is reversed in one of ten thousand columns.
+# With 60,000 draws, a scale that is 2 % off is detected, and so is an order reversed in 0.01 % of the columns.
 DRAWS = 60_000
 
 
@@ -50,7 +51,7 @@ def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
 
 
 def looks(family: Family, seed: int) -> dict[str, float]:
-    """Return the p-value of each comparison of a family by name; "order" is 0 if a transition reverses an order."""
+    """Return the p-value of each comparison of a family, by name; "order" is 1, or 0 if noise changes its order."""
     rng = entropy.seeded(seed)
 
     def chain() -> np.ndarray:
@@ -86,7 +87,7 @@ def looks(family: Family, seed: int) -> dict[str, float]:
 
 @EVERY_FAMILY
 def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -> None:
-    """Noise that is refined, inserted, carried or drawn from a tail has the distribution of coarsened noise."""
+    """Noise that is refined, inserted, carried or drawn from a tail has the joint distribution of coarsened noise."""
     for name, p_value in looks(family, 501).items():
         assert_consistent(p_value, f"{type(family).__name__}.{name}")
 
@@ -94,7 +95,7 @@ def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -
 @EVERY_FAMILY
 @pytest.mark.parametrize("target", ["0.1", "0.49", "0.500001", "0.7", "50", "1e9"])
 def test_carry_keeps_every_order_to_the_last_bit(family: Family, target: str) -> None:
-    """Carrying rows to another level with shared randomness never lets a smaller value overtake a larger one."""
+    """If noise of several rows is carried to another level with shared randomness, larger noise stays larger."""
     rng = entropy.seeded(503)
     low = family.sample(5000, "0.5", rng=rng)
     if family.integer:
@@ -113,13 +114,13 @@ def test_carry_keeps_every_order_to_the_last_bit(family: Family, target: str) ->
 @EVERY_FAMILY
 @pytest.mark.parametrize("deviations", [-2, -0.05, 0.3, 6, 150])
 def test_draws_above_a_threshold_have_the_truncated_law(family: Family, deviations: float) -> None:
-    """Noise drawn above a threshold has the distribution of noise that happens to exceed this threshold."""
+    """Noise drawn above a threshold is distributed as noise of the family, given that it exceeds the threshold."""
     threshold = deviations * family.std("0.1")
     if isinstance(family, Exponential | Poisson):
         threshold = max(threshold, -1.0)
     z = family.sample_tail(DRAWS, threshold, "0.1", rng=entropy.seeded(505))
     assert (z > threshold).all()
-    if family.integer:  # spread each value evenly over its share of the probability
+    if family.integer:  # spread each integer evenly over its part of the unit interval
         at = np.exp([family.log_tail(values, "0.1") - family.log_tail(threshold, "0.1") for values in (z, z - 1)])
         uniforms = at[0] + entropy.seeded(506).random(DRAWS) * (at[1] - at[0])
     else:
@@ -130,42 +131,42 @@ def test_draws_above_a_threshold_have_the_truncated_law(family: Family, deviatio
 
 
 class SignOfZero(DiscreteLaplace):
-    """A wrong family whose refinement multiplies by numpy's sign, so that noise of 0 stays 0."""
+    """A wrong family: refined noise is multiplied by numpy's sign of the coarse noise, so that noise of 0 stays 0."""
 
     def _refined(self, coarse, known, target, *, rng):
         return np.sign(coarse) * np.abs(super()._refined(coarse, known, target, rng=rng))
 
 
 class PrintedBetween(Laplace):
-    """A wrong family that draws the middle level without regard to the coarse noise (misprint in Lemma F.5)."""
+    """A wrong family: noise at a middle level ignores the coarse noise, as in the misprint of Lemma F.5."""
 
     def _bridge(self, coarse, fine, levels, *, rng):
         return self._coarsened(fine, levels[2], levels[1], rng=rng)
 
 
 class Mirrored(Laplace):
-    """A wrong family whose refinement keeps the sign: the distribution is correct, but the order may reverse."""
+    """A wrong family: refined noise keeps its sign, which gives the exact distribution but can reverse an order."""
 
     def _refined(self, coarse, known, target, *, rng):
         return np.where(coarse < 0, -1, 1) * super()._refined(np.abs(coarse), known, target, rng=rng)
 
 
 class Redraw(Skellam):
-    """A wrong family that draws fresh noise at every finer level."""
+    """A wrong family: noise at a finer level is drawn afresh."""
 
     def _refined(self, coarse, known, target, *, rng):
         return np.broadcast_to(self.sample(coarse.shape[-1], target, rng=rng), coarse.shape)
 
 
 class WideSteps(Gaussian):
-    """A wrong family whose increments between levels are 5 % too wide."""
+    """A wrong family: the increments between levels are 5 % too wide."""
 
     def _increment(self, size, fine, coarse, *, rng):
         return 1.05 * super()._increment(size, fine, coarse, rng=rng)
 
 
 class WideTail(Exponential):
-    """A wrong family whose tails belong to a distribution that is 5 % wider."""
+    """A wrong family: its tails are those of noise that is 5 % wider."""
 
     def log_tail(self, threshold, level):
         return super().log_tail(np.asarray(threshold) / 1.05, level)
@@ -184,7 +185,7 @@ class WideTail(Exponential):
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, unseen: str) -> None:
-    """The comparison that targets the error rejects the wrong family, and an unrelated comparison accepts it."""
+    """Negative control: a wrong family fails the comparison that looks for its error, and passes an unrelated one."""
     found = looks(family, 502)
     assert_detected(found[seen], type(family).__name__)
     assert_consistent(found[unseen], type(family).__name__)
@@ -193,7 +194,7 @@ def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, uns
 @EVERY_FAMILY
 @pytest.mark.parametrize("level", ["0.01", "1/3", "7"])
 def test_supports_of_neighbouring_counts_are_shifts_of_one_another(family: Family, level: str) -> None:
-    """With equal noise, the published values of counts c and c + 1 differ by exactly 1 and lie on one grid."""
+    """With equal noise, the published values for counts c and c + 1 lie on one grid and differ by exactly 1."""
     noise = family.sample(20_000, level, rng=entropy.seeded(604)).astype(np.float64)
     step = 1.0 if family.integer else grid_step(family.std(level))
     assert 1.0 % step == 0.0
@@ -205,7 +206,7 @@ def test_supports_of_neighbouring_counts_are_shifts_of_one_another(family: Famil
 
 @pytest.mark.parametrize("family", [*FAMILIES, RandomisedResponse(5)], ids=lambda family: type(family).__name__)
 def test_steps_refuse_levels_out_of_order(family: DenseFamily) -> None:
-    """`refine`, `coarsen` and `between` refuse a wrong order of levels; `carry` to an equal level changes nothing."""
+    """`refine`, `coarsen` and `between` refuse levels in wrong order; `carry` to the same level changes nothing."""
     z, rng = np.zeros(3, np.int64 if family.integer else np.float64), entropy.seeded(605)
     refused = [lambda level=level: family.refine(z, "0.1", level, rng=rng) for level in ("1/10", "0.05")]
     for level in ("1/10", "0.2"):

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise: its transitions between levels are exact to forty digits, and draws follow them."""
+"""Tests that discrete Laplace noise moves between levels with probabilities that are exact to forty digits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.noise.laws import in_order, joint_p_value
 from tests.stats import assert_consistent, binomial_test, g_test
 
 FAMILY = DiscreteLaplace(sensitivity=2)
-# 200,000 draws detect a scale that is 2 % off in the joint law and a coin that is 1 % off.
+# With 200,000 draws, a scale that is 2 % off and a coin whose probability is 1 % off are detected.
 DRAWS = 200_000
 
 
 def test_the_joint_law_is_the_same_where_intervals_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The joint distribution stays the same if interval arithmetic decides every draw."""
+    """Discrete Laplace noise has its exact joint distribution even if interval arithmetic decides every draw."""
     monkeypatch.setattr(exact_draws, "_ROOM", 1e300)
     coarse, middle, fine = Fraction(1, 2), Fraction(1), Fraction(2)
     for order in ((middle, fine, coarse), (fine, coarse, middle)):
@@ -29,31 +29,31 @@ def test_the_joint_law_is_the_same_where_intervals_decide(monkeypatch: pytest.Mo
 
 
 def value(number: Interval) -> mpmath.mpf:
-    """Return the middle of an interval that is narrower than 1e-60."""
+    """Return the middle of an interval, which must be narrower than 1e-60."""
     low, high = (mpmath.mp.make_mpf(end) for end in number._mpi_)
     assert high - low < mpmath.mpf(10) ** -60
     return (low + high) / 2
 
 
 def exceeds(tail: Tail, k: int, power: int = 0) -> mpmath.mpf:
-    """Return P[N > k] for a number N with the tail that the code declares, to sixty digits."""
+    """Return P[N > k], to sixty digits, for the distribution that a `Tail` of the package describes."""
     weight = value(enclose(tail.weight, 250))
     return weight * mpmath.exp(-power * value_of(tail.shrink) - k * value_of(tail.rate))
 
 
 def sized_pmf(tail: Tail, x: int) -> mpmath.mpf:
-    """Return the probability of x for a number whose magnitude has this tail and whose sign is random."""
+    """Return the probability of x for a number with a random sign whose absolute value has this tail."""
     size = abs(x)
     mass = (exceeds(tail, size - 1) if size else mpmath.mpf(1)) - exceeds(tail, size)
     return mass if x == 0 else mass / 2
 
 
 def refine_pmf(x: int, y: int, coarse: Fraction, fine: Fraction) -> mpmath.mpf:
-    """Return P[fine noise = y | coarse noise = x] by the tails that the code declares, for x >= 0."""
+    """Return P[fine noise = y | coarse noise = x] for x >= 0, from the tails that the package uses."""
     inside, outside = discrete_laplace._refining(coarse, fine)
 
     def above(k: int) -> mpmath.mpf:
-        """Return P[fine noise > k] given coarse noise x."""
+        """Return P[fine noise > k | coarse noise = x]."""
         if k < 0:
             return 1 - exceeds(outside, -k - 1)
         return exceeds(inside, k) if k < x else exceeds(outside, k - x, x)
@@ -62,12 +62,12 @@ def refine_pmf(x: int, y: int, coarse: Fraction, fine: Fraction) -> mpmath.mpf:
 
 
 def value_of(rate: Fraction) -> mpmath.mpf:
-    """Return a rational number as an mpmath number."""
+    """Convert a fraction to an mpmath number."""
     return mpmath.mpf(rate.numerator) / rate.denominator
 
 
 def exact_bridge(fine: Fraction, coarse: Fraction, x: int) -> mpmath.mpf:
-    """Return P[coarse noise - fine noise = x] by the closed formula."""
+    """Return P[coarse noise - fine noise = x] by the closed formula, given the rates of both levels."""
     a, b = (mpmath.exp(-value_of(rate)) for rate in (fine, coarse))
     stay = a / (1 - a) ** 2 / (b / (1 - b) ** 2)
     return stay * (x == 0) + (1 - stay) * (1 - b) / (1 + b) * b ** abs(x)
@@ -78,7 +78,7 @@ RATES = [(Fraction(1, 2), Fraction(1)), (Fraction(1), Fraction("1.001")), (Fract
 
 @pytest.mark.parametrize(("coarse", "fine"), RATES)
 def test_the_declared_steps_are_the_kernels_to_forty_digits(coarse: Fraction, fine: Fraction) -> None:
-    """The code's probabilities of coarsening and refining agree with Bayes' rule to forty digits."""
+    """The package's probabilities of coarsening and refining noise agree with Bayes' rule to forty digits."""
     with mpmath.workdps(45):
         a, b = mpmath.exp(-value_of(fine)), mpmath.exp(-value_of(coarse))
         for x in range(-6, 7):
@@ -94,7 +94,7 @@ def test_the_declared_steps_are_the_kernels_to_forty_digits(coarse: Fraction, fi
 
 @pytest.mark.parametrize(("coarse", "fine"), RATES)
 def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, fine: Fraction) -> None:
-    """The code's distribution of noise at a middle level, given coarse and fine noise, agrees with Bayes' rule."""
+    """The package's probabilities of noise between two levels agree with Bayes' rule to forty digits."""
     middle = (coarse + 2 * fine) / 3
     with mpmath.workdps(45):
         apart, together = (exceeds(coin, 0) for coin in discrete_laplace._moving(coarse, middle, fine))
@@ -108,7 +108,7 @@ def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, 
 
 @pytest.mark.parametrize("start", [-3, 0, 3])
 def test_refining_one_value_follows_its_kernel(start: int) -> None:
-    """Noise refined from 3, -3 or 0 follows the exact conditional distribution, drawn by coins or by inversion."""
+    """Noise refined from -3, 0 or 3 has its exact conditional distribution, drawn by coins or by inversion."""
     family, known = DiscreteLaplace(1), np.full(DRAWS, start)
     chances = np.array([float(refine_pmf(abs(start), y, Fraction(1, 2), Fraction(1))) for y in range(-12, 13)])
     chances = np.append(chances, 1 - chances.sum())
@@ -121,7 +121,7 @@ def test_refining_one_value_follows_its_kernel(start: int) -> None:
 
 
 def test_near_levels_mostly_share_their_noise() -> None:
-    """Noise at two near levels is equal with the exact probability that the increment between them is 0."""
+    """Discrete Laplace noise at two close levels is equal with the exact probability of an increment of 0."""
     fine = FAMILY.sample(DRAWS, "1", rng=entropy.seeded(57))
     coarse = FAMILY.coarsen(fine, "1", "0.99", rng=entropy.seeded(58))
     with mpmath.workdps(30):
@@ -132,13 +132,13 @@ def test_near_levels_mostly_share_their_noise() -> None:
 
 
 def test_the_standard_deviation_is_that_of_the_law() -> None:
-    """The standard deviation agrees with scipy, even where 1 - e**-rate almost cancels."""
+    """The standard deviation of discrete Laplace noise agrees with scipy, even where 1 - e**-rate loses digits."""
     for level, rate in (("1/2", 0.25), ("1", 0.5), ("2e-5", 1e-5)):
         assert FAMILY.std(level) == pytest.approx(stats.dlaplace.std(rate), rel=1e-9)
 
 
 def test_extreme_levels_give_extreme_noise() -> None:
-    """Noise is always 0 at a level of 10^9, and its size is near 10^12 at the smallest level."""
+    """Discrete Laplace noise is 0 at level 10**9, and its size is near 10**12 at the smallest level."""
     rng = entropy.seeded(69)
     assert not FAMILY.sample(1000, 10**9, rng=rng).any()
     wide = FAMILY.sample(1000, Fraction(2, 2**40), rng=rng)

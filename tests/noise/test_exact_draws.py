@@ -1,4 +1,4 @@
-"""Exact draws follow exact distributions: doubles decide most draws, and interval arithmetic decides the rest."""
+"""Tests of exact draws, most of which doubles decide; interval arithmetic decides the rest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sparsehist.noise.exact_draws import Tail, Uniforms, coins, decay, draw, enc
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test
 
 THIRD = Fraction(1, 3)
-# 200,000 draws detect a relative error of 3 % in a probability of 0.3.
+# With 200,000 draws, a relative error of 3 % in a probability of 0.3 is detected.
 DRAWS = 200_000
 
 
 def geometric(rate: Fraction) -> Tail:
-    """Return the tail of a geometric number N, with P[N > k] = e**(-rate (k + 1))."""
+    """Return the `Tail` of a geometric number N with P[N > k] = e**(-rate (k + 1))."""
     return Tail(lambda: decay(rate), rate)
 
 
@@ -34,7 +34,7 @@ def geometric_cells(rate: float, count: int) -> np.ndarray:
 
 
 class Words:
-    """Replace a random generator by a list of prepared 64-bit words."""
+    """A stand-in for a random generator that returns prepared 64-bit words."""
 
     def __init__(self, words: list[int]) -> None:
         self.words = words
@@ -52,7 +52,7 @@ class Words:
     st.fractions(Fraction(1, 10**25), 5, max_denominator=10**25),
 )
 def test_a_weight_lies_within_its_bounds(rate: Fraction, more: Fraction) -> None:
-    """The computed interval contains the weight of a tail, even where the weight almost cancels to 0."""
+    """The computed interval contains the exact weight of a tail, even where the weight almost cancels to 0."""
 
     def weight() -> object:
         return (1 - decay(more)) / (1 - decay(2 * (rate + more))) * decay(rate)
@@ -68,7 +68,7 @@ def test_a_weight_lies_within_its_bounds(rate: Fraction, more: Fraction) -> None
 
 
 def test_a_probability_of_nothing_is_refused_and_not_pondered_for_ever() -> None:
-    """A draw with a weight that interval bounds cannot separate from 0 raises an error."""
+    """If interval arithmetic cannot tell the weight of a tail from 0, drawing raises an error instead of looping."""
     with pytest.raises(LevelError, match="too near"):
         draw(Tail(lambda: decay(THIRD) - decay(THIRD)), 1, rng=entropy.seeded(1))
 
@@ -76,7 +76,7 @@ def test_a_probability_of_nothing_is_refused_and_not_pondered_for_ever() -> None
 @pytest.mark.parametrize("rate", [Fraction(1, 10**6), THIRD, Fraction(7)])
 @pytest.mark.parametrize("flipped", [False, True])
 def test_words_beside_a_boundary_are_decided_right(rate: Fraction, flipped: bool) -> None:
-    """Draws are correct for random words just below and just above a boundary, which need a second word."""
+    """Draws are correct for random bits just above or below a boundary, where the first 64 bits do not decide."""
     words, expected = [], []
     with mpmath.workdps(80):
         exact = mpmath.mpf(rate.numerator) / rate.denominator
@@ -96,7 +96,7 @@ def test_words_beside_a_boundary_are_decided_right(rate: Fraction, flipped: bool
 
 @pytest.mark.parametrize("room", [None, 1e300])
 def test_doubles_and_intervals_draw_the_same_law(monkeypatch: pytest.MonkeyPatch, room: float | None) -> None:
-    """Geometric draws follow their distribution, whether doubles or intervals decide them."""
+    """Geometric draws follow their exact distribution, whether doubles or interval arithmetic decide them."""
     settled: list[int] = []
     settle = Uniforms._settle
     monkeypatch.setattr(Uniforms, "_settle", lambda *args, **given: settled.append(1) or settle(*args, **given))
@@ -110,11 +110,11 @@ def test_doubles_and_intervals_draw_the_same_law(monkeypatch: pytest.MonkeyPatch
 
 
 def test_probabilities_rounded_to_four_bits_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws from uniform numbers with only four random bits are detected as wrong."""
+    """Negative control: geometric draws from uniform numbers with only four random bits are rejected."""
 
     class Coarse:
         def integers(self, _low: int, _high: int, size: int, **_options: object) -> np.ndarray:
-            """Return words with four random bits; the other bits put each word in the middle of its interval."""
+            """Return words with four random bits; the fixed lower bits are those of the middle of each interval."""
             return (entropy.seeded(33).integers(0, 16, size).astype(np.uint64) << np.uint64(60)) | np.uint64(2**59)
 
     drawn = draw(geometric(Fraction(1, 2)), 15_000, rng=Coarse())
@@ -123,7 +123,7 @@ def test_probabilities_rounded_to_four_bits_are_noticed(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("rate", [Fraction(1, 1000), Fraction(1, 10**6)])
 def test_slow_geometrics_have_their_law(rate: Fraction) -> None:
-    """Geometric draws with a tiny rate follow their distribution, and so do their lowest six bits."""
+    """Geometric draws with a tiny rate follow their exact distribution, and so do their lowest six bits."""
     drawn = draw(geometric(rate), DRAWS, rng=entropy.seeded(35))
     edges = np.unique(np.floor(-np.log1p(-np.arange(1, 200) / 200) / float(rate)))
     ends = np.exp(-float(rate) * (edges + 1))

@@ -1,4 +1,4 @@
-"""Tables of integer distributions are nearly exact, and draws from the tables follow the exact distributions."""
+"""Tests that tables of integer distributions are nearly exact, and that draws follow these distributions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLES = [
 
 @pytest.mark.parametrize(("law", "mass", "parameters", "cells"), TABLES)
 def test_tables_are_the_law(law, mass, parameters: tuple[float, ...], cells: int) -> None:
-    """Tables are within 1e-12 of the exact distribution in total variation, and a slightly wrong mean is detected."""
+    """Tables of integer distributions are exact to 1e-12, and a mean that is a relative 1e-8 off is rejected."""
     *trials, last = parameters
     wrong = last * (1 + (1e-8 if law is skellam_law else 1e-9))
     with mpmath.workdps(DIGITS):
@@ -40,7 +40,7 @@ def test_tables_are_the_law(law, mass, parameters: tuple[float, ...], cells: int
 @pytest.mark.parametrize("means", [(0.01, 3.0), (3.0, 0.01), (40.0, 60.0), (2000.0, 500.0), (1e-9, 700.0)])
 @pytest.mark.parametrize("deviations", [-7, -1, 0, 2, 30])
 def test_parts_of_a_sum_have_their_conditional_law(means: tuple[float, float], deviations: int) -> None:
-    """Given a sum of two Poisson or Skellam numbers, one part follows Bayes' rule, even for very rare sums."""
+    """Given the sum of two Poisson or Skellam numbers, one part follows Bayes' rule, even for very rare sums."""
     both = sum(means)
     for law, mass, centre, spread in (
         (poisson_law, poisson_mass, both, both**0.5),
@@ -56,7 +56,7 @@ def test_parts_of_a_sum_have_their_conditional_law(means: tuple[float, float], d
 
 
 def test_the_ends_of_uniform_numbers_give_the_ends_of_a_table() -> None:
-    """Uniform numbers at 0 or 1, or next to them, give values in the support of the table."""
+    """Uniform numbers that are 0 or 1, or very close to 0 or 1, give values within the table."""
     ends = Uniforms(np.array([False, True, False, True]), np.array([1e-300, 1e-300, 0.0, 0.0]))
     for law in (poisson_law(3.0), skellam_law(3.0), binomial_law(1000.0, 0.4)):
         assert ((law.first <= law.quantile(ends)) & (law.quantile(ends) <= law.last)).all()
@@ -64,7 +64,7 @@ def test_the_ends_of_uniform_numbers_give_the_ends_of_a_table() -> None:
 
 @pytest.mark.parametrize("mean", [3.0, 300.0, 3.3 * 2**24])
 def test_poisson_numbers_follow_their_law(mean: float) -> None:
-    """Poisson draws follow their distribution, and a mean wrong by 0.1 standard deviations is detected."""
+    """Poisson draws follow their exact distribution, and a mean that is 0.1 standard deviations off is rejected."""
     edges = stats.poisson.ppf(np.arange(1, 20) / 20, mean)
     edges = np.unique(edges)
     drawn = poisson(mean, 200_000, rng=entropy.seeded(4))
@@ -75,7 +75,7 @@ def test_poisson_numbers_follow_their_law(mean: float) -> None:
 
 
 def test_no_law_rests_on_the_discrete_draws_of_numpy() -> None:
-    """The package never calls a numpy draw that uses numpy's binomial or Poisson generator."""
+    """The package never calls a numpy method that rests on numpy's own binomial or Poisson draws."""
     asked = re.compile(
         r"(?:rng|generator\(\))\.(?:binomial|poisson|multinomial|hypergeometric|multivariate_hypergeometric|"
         r"negative_binomial|geometric|logseries|zipf|dirichlet|gamma|standard_gamma|beta)\("

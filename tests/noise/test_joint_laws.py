@@ -1,4 +1,4 @@
-"""Noise of every family at several levels has its exact joint distribution, whatever the order of drawing."""
+"""Tests that the noise of every family at several levels has its exact joint distribution."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.noise import laws
 from tests.noise.laws import in_order, joint_p_value
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
-# Enough to detect a scale 4 % off, a correlation or an atom 2 % off, or a probability of 1/27 that is 2 % off.
+# Enough draws to detect a scale 4 % off, a correlation 2 % off, or a probability of 1/27 that is 2 % off.
 DRAWS = 300_000
 LAWS = [
     (Gaussian(math.sqrt(20)), ("1/20", "1/10", "1/3", "2")),
@@ -44,7 +44,7 @@ EVERY_LAW = pytest.mark.parametrize(
 
 @EVERY_LAW
 def test_releases_in_any_order_have_one_joint_law(family, levels):
-    """Noise at several levels follows the exact joint distribution, in whatever order the levels are drawn."""
+    """Noise at several levels follows its exact joint distribution, in whatever order the levels are drawn."""
     for number, order in enumerate(list(permutations(levels))[:: len(levels) - 2]):
         noise = in_order(family, order, DRAWS, 100 + number)
         assert {column.dtype for column in noise.values()} == {np.dtype(np.int64 if family.integer else np.float64)}
@@ -53,7 +53,7 @@ def test_releases_in_any_order_have_one_joint_law(family, levels):
 
 @EVERY_LAW
 def test_carried_noise_has_the_joint_law(family, levels):
-    """Noise carried from a middle level to a coarser and a finer level follows their exact joint distribution."""
+    """Noise carried from a middle level to a coarser and a finer level follows the exact joint distribution."""
     if not isinstance(family, Family):
         return
     rng, (coarse, middle, fine) = entropy.seeded(51), levels[-3:]
@@ -64,7 +64,7 @@ def test_carried_noise_has_the_joint_law(family, levels):
 
 @EVERY_LAW
 def test_wrong_joint_laws_are_rejected(family, levels):
-    """The joint-distribution test rejects noise with one independent level, and noise with a scale 5 % off."""
+    """Negative control: noise with one level drawn independently, or with a scale 5 % off, is rejected."""
     noise = in_order(family, levels, DRAWS, 202)
     redrawn = noise | {levels[1]: family.sample(DRAWS, levels[1], rng=entropy.seeded(203))}
     assert_detected(joint_p_value(family, redrawn), "one level drawn independently")
@@ -75,7 +75,7 @@ def test_wrong_joint_laws_are_rejected(family, levels):
 
 
 class PrintedBetween(Laplace):
-    """A wrong family that exchanges the probabilities of the two increments, as Lemma F.5 is printed."""
+    """A wrong family: the probabilities of the two increments are exchanged, as in the misprint of Lemma F.5."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         c, m, f = (float(x) / self.sensitivity for x in (coarse_level, level, fine_level))
@@ -90,7 +90,7 @@ class PrintedBetween(Laplace):
 
 
 class PrintedBetweenIntegers(DiscreteLaplace):
-    """A wrong integer family that exchanges the probabilities of a zero increment, as Lemma F.5 is printed."""
+    """A wrong integer family: the probabilities of zero increments are exchanged, as in the misprint of Lemma F.5."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         at, distance, moved = np.arange(-130, 131), np.clip(coarse - fine, -40, 40), np.zeros_like(fine)
@@ -106,14 +106,14 @@ class PrintedBetweenIntegers(DiscreteLaplace):
 
 
 class WrongShare(Poisson):
-    """A wrong family that computes its thinning probability from levels instead of means."""
+    """A wrong family: the thinning probability is computed from levels instead of means."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         return fine + rng.binomial(coarse - fine, float((fine_level - level) / (fine_level - coarse_level)))
 
 
 class PartsOfOneSide(Skellam):
-    """A wrong family that thins the difference of two Poisson parts, as if one part were empty."""
+    """A wrong family: a difference of two Poisson numbers is thinned as if one of the two were 0."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         share = float((1 / level - 1 / fine_level) / (1 / coarse_level - 1 / fine_level))
@@ -126,7 +126,7 @@ class PartsOfOneSide(Skellam):
     ids=lambda x: type(x).__name__,
 )
 def test_wrong_insertions_are_rejected(wrong):
-    """The joint-distribution test rejects a middle level that is inserted by a wrong conditional distribution."""
+    """Negative control: noise inserted between two levels from a wrong conditional distribution is rejected."""
     coarse, middle, fine = next(
         tuple(map(Fraction, levels)) for family, levels in LAWS if type(family) is type(wrong).__base__
     )
@@ -135,7 +135,7 @@ def test_wrong_insertions_are_rejected(wrong):
 
 @pytest.mark.parametrize(("family", "levels"), [law for law in LAWS if isinstance(law[0], JumpFamily)], ids=repr)
 def test_levels_share_their_value_to_the_last_bit_as_often_as_the_bridge_is_zero(family, levels):
-    """Noise at two levels is equal, bit for bit, with the exact probability that the increment is 0."""
+    """Noise at two levels is equal, bit for bit, with the exact probability of an increment of 0."""
     levels = tuple(map(Fraction, levels))
     for order in permutations(levels):
         noise = in_order(family, order, DRAWS, 206)

@@ -1,4 +1,4 @@
-"""Single transitions of real noise between levels follow their conditional distributions."""
+"""Tests that a single move of real noise between levels follows its exact conditional distribution."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sparsehist import entropy
 from sparsehist.noise import Gaussian, Laplace
 from tests.stats import assert_consistent, g_test, ks_test
 
-# 200,000 draws detect a scale that is 4 % off, and an atom's probability that is 2 % off.
+# With 200,000 draws, a scale that is 4 % off and an atom whose probability is 2 % off are detected.
 DRAWS = 200_000
 
 
 def test_between_equals_its_limits_when_the_levels_nearly_meet() -> None:
-    """Gaussian noise inserted just above the coarse level is near the coarse noise, without loss to cancellation."""
+    """Gaussian noise inserted just above the coarse level is near the coarse noise; no digits are lost."""
     rng, family = entropy.seeded(24), Gaussian(sensitivity=math.sqrt(20))
     coarse, fine = family.sample(1000, "0.1", rng=rng), np.zeros(1000)
     near = family.between(coarse, "0.1", fine, "0.3", "0.1000000000000000000001", rng=rng)
@@ -24,7 +24,7 @@ def test_between_equals_its_limits_when_the_levels_nearly_meet() -> None:
 
 
 def test_between_has_the_reference_weights() -> None:
-    """Laplace noise inserted between two levels equals either neighbour with the exact probabilities."""
+    """Laplace noise inserted between two levels equals the coarse or the fine noise with the exact probabilities."""
     fine = np.zeros(1_000_000)
     drawn = Laplace().between(fine + 1.5, "0.5", fine, 2, 1, rng=entropy.seeded(104))
     counts = [np.count_nonzero(drawn == 0), np.count_nonzero(drawn == 1.5)]
@@ -33,7 +33,7 @@ def test_between_has_the_reference_weights() -> None:
 
 
 def kernel_cdf(y: np.ndarray, x: np.ndarray, a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return P[fine < y] and P[fine <= y] of Laplace noise, given coarse noise x and the rates a and b."""
+    """Return P[fine < y] and P[fine <= y] of Laplace noise, given coarse noise x; a and b are the rates."""
     sign = np.where(x >= 0, 1.0, -1.0)
     u, m = y * sign, np.abs(x)
     after = np.exp(-(b - a) * m) * np.exp(-(a + b) * np.maximum(u - m, 0)) * (b - a) / (2 * b)
@@ -46,7 +46,7 @@ def kernel_cdf(y: np.ndarray, x: np.ndarray, a: float, b: float) -> tuple[np.nda
 
 @pytest.mark.parametrize("start", [-7.0, -0.3, 0.0, 1e-9, 2.5])
 def test_refine_and_carry_have_the_law_of_the_kernel(start: float) -> None:
-    """Refined and carried Laplace noise follows the exact conditional distribution, given the coarse noise."""
+    """Refined or carried Laplace noise follows its exact conditional distribution, given the coarse noise."""
     family = Laplace(sensitivity=2.0)
     rng, x = entropy.seeded(105), np.full(DRAWS, start)
     for drawn in (family.refine(x, "0.4", 1, rng=rng), family.carry(np.stack([x, x]), "0.4", 1, rng=rng)[1]):

@@ -1,4 +1,4 @@
-"""Gaussian noise over time steps and levels has the correct covariance and conditional distributions."""
+"""Tests that Gaussian noise over steps and levels has the exact covariance and conditional distributions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.stats import assert_consistent, assert_detected, gaussian_vector_test
 
 
 def between(noise: np.ndarray, points: list[Point]) -> np.ndarray:
-    """Return the covariance of noise at release points (step and level) from the closed formula."""
+    """Return the exact covariance of noise at release points, which are pairs of step and level."""
     steps, levels = [point.step for point in points], np.array([float(point.level) for point in points])
     return noise[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels))
 
@@ -26,9 +26,9 @@ SCRAMBLED = [Point(step, Fraction(level)) for step, level in [(0, "0.2"), (3, "1
 
 
 def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> None:
-    """Noise at five release points has the exact covariance, also after three points are drawn again.
+    """Noise at five release points has the exact covariance, even after three points are redrawn.
 
-    The points are redrawn one by one, each given the other four. A scale that is 5 % off is detected.
+    Each of the three points is redrawn given the other four points. A scale that is 5 % off is detected.
     """
     noise, rng = StepNoise(prefix_covariance(5)), entropy.seeded(1)
     factor, wanted = noise.factor(SCRAMBLED), between(prefix_covariance(5), SCRAMBLED)
@@ -42,10 +42,10 @@ def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> N
 
 @pytest.mark.parametrize(("steps", "points"), [(5, 24), (30, 40), (365, 40)])
 def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, points: int) -> None:
-    """The conditional mean and deviation of noise at one release point are accurate for nearly equal levels.
+    """If levels are nearly equal, the conditional mean and standard deviation of noise at a point are accurate.
 
-    The error of the mean is below the numerical slack, and the relative error of the deviation below 1e-14. Computed
-    from the covariance matrix in doubles, half of the digits would be lost.
+    The error of the mean is below the numerical slack, and the relative error of the standard deviation is below
+    1e-14. A computation from the covariance matrix in doubles would lose half of the digits.
     """
     matrix, rng = prefix_covariance(steps), entropy.seeded(steps)
     levels = [Fraction(1, 10) * (1 + LEAST_GAP) ** i for i in range(8)]
@@ -62,12 +62,12 @@ def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, po
             found, found_std = factor.weights(at)
             off = mpmath.matrix(found.tolist()) - weights
             shift = mpmath.sqrt((off.T * known * off)[0, 0]) / std
-        assert 0.4 * shift < numerical_slack(1, 1.0, 2.0**-4)  # total variation caused by a shift
+        assert 0.4 * shift < numerical_slack(1, 1.0, 2.0**-4)  # total variation distance that the shift causes
         assert abs(found_std / std - 1) < 1e-14
 
 
 def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath.matrix:
-    """Return the covariance of noise at release points in mpmath's working precision."""
+    """Return the covariance of noise between two lists of release points, in mpmath's working precision."""
 
     def entry(one: Point, other: Point) -> mpmath.mpf:
         level = max(one.level, other.level)
@@ -77,7 +77,7 @@ def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath
 
 
 def test_what_is_no_covariance_and_levels_nearly_equal_are_refused() -> None:
-    """Matrices that are not a covariance are refused, and so are levels closer than a relative 1e-6."""
+    """Matrices that are not a covariance, and levels that differ by less than a relative 1e-6, are refused."""
     for wrong in ([[1.0, 0.5]], [[1.0, 0.5], [0.4, 1.0]], [[0.0]], [[np.inf]]):
         with pytest.raises(DeclarationError):
             StepNoise(np.array(wrong))

@@ -22,9 +22,9 @@ DRAWS = 300_000
 
 
 def test_the_formulas_have_the_reference_values():
-    """The probabilities of a flip, of each transition between levels and of joint outcomes equal reference values."""
+    """The probabilities that randomised response keeps or changes a category agree with reference values."""
     two, five = RandomisedResponse(categories=2), RandomisedResponse(categories=5)
-    enclose(lambda: None, 250)  # sets the precision of all later results
+    enclose(lambda: None, 250)  # this call sets the working precision of the intervals
     _, at_fine, at_coarse = five._middle(HALF, ONE, TWO)
     _, home, stay = five._finer(HALF, TWO)
     for formula, printed in (
@@ -46,7 +46,7 @@ def test_the_formulas_have_the_reference_values():
 
 
 def test_releases_of_one_vector_lose_what_the_finest_loses():
-    """The privacy loss of any set of levels is at most the epsilon of the finest level, and this bound is reached."""
+    """The largest privacy loss of randomised response at several levels equals the epsilon of the finest level."""
     levels = (TWO, ONE, HALF)
     table = joint_table(RandomisedResponse(categories=3), levels, np.arange(3))
     for size in (1, 2, 3):
@@ -57,7 +57,7 @@ def test_releases_of_one_vector_lose_what_the_finest_loses():
 
 
 def test_what_is_no_category_is_refused():
-    """True values, noise and category numbers that are invalid are refused before anything is drawn."""
+    """Invalid categories and invalid numbers of categories are refused before anything is drawn."""
     family = RandomisedResponse(categories=3)
     for truth in ([0, 3], [-1, 0]):
         with pytest.raises(DataError, match=r"categories 0 … 2"):
@@ -70,7 +70,7 @@ def test_what_is_no_category_is_refused():
 
 
 def test_sparse_series_refuse_it_by_what_it_lacks():
-    """Sparse series refuse randomised response, because it has no tails and no order-preserving transitions."""
+    """Sparse series refuse randomised response, which has no tails and no transitions that preserve order."""
     family = RandomisedResponse(categories=3)
     assert isinstance(family, DenseFamily) and not isinstance(family, Family)
     with pytest.raises(DeclarationError, match="not monotone"):

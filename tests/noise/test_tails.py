@@ -1,4 +1,4 @@
-"""The tails of every family agree with mpmath, inverse tails are quantiles, and invalid parameters are refused."""
+"""Tests of the tails of every noise family: comparison with mpmath, inversion, and refused parameters."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ EVERY_FAMILY = pytest.mark.parametrize("family", [case[0] for case in FAMILIES],
 
 @pytest.mark.parametrize(("family", "exact", "levels", "places", "close"), FAMILIES, ids=lambda part: str(part)[:20])
 def test_the_tails_agree_with_mpmath(family, exact, levels, places, close):
-    """The tail and both logarithms have at least 12 correct digits, from far below zero to far above."""
+    """The tail of every family agrees with mpmath to 9 digits, and its logarithms agree to at least 11 digits."""
     for level in levels:
         for place in places:
             t = float(place)
-            if isinstance(family, Poisson | Skellam):  # here, places are in standard deviations
+            if isinstance(family, Poisson | Skellam):  # here a place counts standard deviations from the mean
                 t = math.floor(family.mean(level) + place * family.std(level)) + 0.5
                 if isinstance(family, Poisson) and t < 0:
                     continue
@@ -108,7 +108,7 @@ def test_noise_that_is_never_negative_always_exceeds_less_than_zero():
 @EVERY_FAMILY
 @given(st.one_of(st.floats(-5000.0, -1e-3), st.floats(-1e-3, -1e-300)), st.sampled_from(["1e-6", "0.3", "2", "40"]))
 def test_the_inverse_of_a_tail_is_its_quantile(family, log_probability, level):
-    """The inverse x of a log tail l satisfies P[Z > x] <= e^l <= P[Z >= x] up to rounding, in both tails."""
+    """For every log tail l, the inverse tail x satisfies P[Z > x] <= e^l <= P[Z >= x], up to rounding."""
     x = family.inverse_log_tail(log_probability, level)
     before = x - 1 if family.integer else x
     log_rest = math.log(-math.expm1(log_probability))
@@ -142,13 +142,13 @@ def test_the_inverse_of_a_tail_is_its_quantile(family, log_probability, level):
     ],
 )
 def test_parameters_that_cannot_be_served_are_refused(make, error, word):
-    """Sensitivities of at most 0, levels out of range, and a privacy guarantee of exponential noise are refused."""
+    """Families refuse a sensitivity of 0 or less and levels out of range; exponential noise states no guarantee."""
     with pytest.raises(error, match=word):
         make()
 
 
 def test_statements_name_the_guarantee():
-    """Each family states the privacy guarantee that it has."""
+    """The statement of each noise family names its privacy guarantee, and what it lacks."""
     assert DiscreteLaplace(2).statement("1/2").startswith("0.5-DP (pure differential privacy, exactly, on integers)")
     assert Laplace(2.0).statement("0.1").startswith("0.1-differential privacy (pure)")
     assert "no zCDP" in Skellam().statement("0.01") and "not centred" in Poisson().statement("0.01")

@@ -1,11 +1,12 @@
 """Compute the largest delta that an adversary reaches by choosing each release from the earlier outputs.
 
-Privacy losses of independent draws add up, so the state after some releases is the remaining epsilon, e = epsilon -
-loss, and the remaining budget. After the last release, the adversary gains (1 - e**e)+. Before the last release, the
-gain is the best mean gain over the loss of the next release. Every release is the worst of its kind: Gaussian noise
-of rho has a normal loss of mean rho and variance 2 rho, a pure release is a coin with loss +-epsilon, and a key of an
-open domain reveals its privacy unit with the stated probability. Means are sums over a grid of a hundredth of a
-standard deviation (a fiftieth for three steps), which gives delta with a relative error of 2e-4 (6e-4).
+Privacy losses of independent draws add up, so the state after some releases is the remaining budget and the remaining
+epsilon, which is e = epsilon - loss. After the last release, the adversary gains max(0, 1 - exp(e)). Before the last
+release, the gain is that of the best next release, averaged over its loss. Every release is the worst of its kind.
+Gaussian noise of rho has a normal loss of mean rho and variance 2 rho, a pure release is a coin with loss +-epsilon,
+and a key of an open domain reveals its privacy unit with the stated probability. Averages are sums over a grid of a
+hundredth of a standard deviation (a fiftieth for three releases), which gives delta with a relative error of 2e-4
+(6e-4).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Move:
-    """A release of kind "gaussian" (amount rho), "coin" (epsilon) or "open" (probability of revealing a user)."""
+    """A release, of kind "gaussian" (amount: rho), "coin" (epsilon) or "open" (probability to reveal a unit)."""
 
     kind: str
     amount: float
@@ -34,13 +35,13 @@ Moves = Callable[[tuple[Move, ...]], Iterable[Move]]
 
 
 def most(moves: Moves, epsilon: float, steps: int) -> float:
-    """Return the largest delta at epsilon that an adaptive adversary reaches within this number of steps."""
+    """Return the largest delta at `epsilon` that an adaptive adversary reaches with at most `steps` releases."""
     apart = 0.01 if steps < 3 else 0.02
     return float(_value(moves, (), np.array([epsilon]), steps, np.arange(-9.0, 9.0 + apart, apart))[0])
 
 
 def _value(moves: Moves, made: tuple[Move, ...], left: FloatArray, steps: int, grid: FloatArray) -> FloatArray:
-    """Return the largest delta over stopping and each allowed move, per remaining epsilon; shape (n,)."""
+    """Return the largest delta that the adversary can still reach for each remaining epsilon; shape (n,)."""
     best = np.maximum(0.0, -np.expm1(np.minimum(left, 0.0)))
     if steps == 0:
         return best
@@ -69,6 +70,6 @@ def _after(
 
 
 def gaussian(left: FloatArray, mu: float) -> FloatArray:
-    """Return delta between two normal distributions at distance mu, per remaining epsilon."""
+    """Return delta between N(0, 1) and N(mu, 1) for each remaining epsilon; shape (n,)."""
     first = ndtr(mu / 2.0 - left / mu)
     return np.maximum(0.0, first - np.exp(np.minimum(left, 700.0)) * ndtr(-mu / 2.0 - left / mu))

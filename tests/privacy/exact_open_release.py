@@ -18,7 +18,7 @@ from sparsehist.typing import FloatArray
 
 
 def sparse_gaussian_delta(epsilon: float, rho: float, max_keys: int, exceeds: float) -> float:
-    """Return the smallest delta for which one release is (epsilon, delta)-DP, with a relative error of 1e-9.
+    """Return the smallest delta for which one release is (epsilon, delta)-DP, to a relative error of 1e-9.
 
     `rho` is the cost of the noise for `max_keys` keys, and `exceeds` the probability that a key of only one privacy
     unit is published.
@@ -33,8 +33,8 @@ def sparse_gaussian_delta(epsilon: float, rho: float, max_keys: int, exceeds: fl
 
 
 def _gaussian(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
-    """Return delta between two normal distributions at distance mu; epsilon may be negative."""
-    result = np.maximum(0.0, -np.expm1(epsilon))  # for mu = 0 both laws are equal
+    """Return delta between N(0, 1) and N(mu, 1); epsilon may be negative."""
+    result = np.maximum(0.0, -np.expm1(epsilon))  # both distributions are equal if mu is 0
     apart = mu > 0
     above = log_ndtr(-epsilon[apart] / mu[apart] + mu[apart] / 2)
     below = epsilon[apart] + log_ndtr(-epsilon[apart] / mu[apart] - mu[apart] / 2)

@@ -1,4 +1,4 @@
-"""Costs add up in their common currency, or else in rho; a sum without a common currency or rho has no amount."""
+"""Tests of `total_cost`, which adds up the privacy costs of noise paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_one_currency_adds_exactly() -> None:
 
 
 def test_pure_and_concentrated_costs_add_as_rho() -> None:
-    """A pure cost of epsilon adds to a rho cost as epsilon * tanh(epsilon/2)."""
+    """If costs in epsilon and in rho are added, a cost of epsilon counts as a rho of epsilon * tanh(epsilon/2)."""
     total = total_cost([path_cost("rho", HALF), path_cost("epsilon", Fraction(1))])
     assert total.currency == "rho"
     assert total.amount is None
@@ -33,7 +33,7 @@ def test_pure_and_concentrated_costs_add_as_rho() -> None:
 
 
 def test_a_guarantee_without_rho_is_never_added() -> None:
-    """A sum with a noise path outside zCDP has no cost in rho, unless that path released nothing."""
+    """If a noise path without zCDP has released something, the total cost has no rho and no amount."""
     total = total_cost([path_cost("rho", HALF), path_cost("none", TENTH)])
     assert (total.currency, total.amount, total.rho) == ("none", None, None)
     assert total_cost([path_cost("rho", HALF), path_cost("none", None)]).amount == HALF
@@ -41,14 +41,14 @@ def test_a_guarantee_without_rho_is_never_added() -> None:
 
 
 def test_the_delta_of_open_domains_adds_up():
-    """The probabilities that open domains reveal the owner of a key add up over series."""
+    """The probabilities that open domains reveal the only unit of a key add up over series."""
     apart = [path_cost("rho", Fraction(1, 2), delta_infinity=delta) for delta in (1e-6, 2e-6)]
     assert total_cost(apart).delta_infinity == pytest.approx(3e-6, rel=1e-12)
 
 
 @pytest.mark.parametrize("disjoint", [[], ["ab"], ["ab", "bc"], ["abc"], ["ab", "cd"], ["abcd"]])
 def test_one_person_is_in_any_largest_set_without_two_disjoint_populations(disjoint: list[str]) -> None:
-    """The largest sets of populations that can share one person equal a brute-force search over four populations."""
+    """The sets of populations that one person can belong to agree with a brute-force search, for four populations."""
     pairs = [set(pair) for declared in disjoint for pair in combinations(declared, 2)]
     sets = [set(some) for size in range(5) for some in combinations("abcd", size)]
     possible = [some for some in sets if not any(pair <= some for pair in pairs)]

@@ -1,4 +1,4 @@
-"""The stated (epsilon, delta) of several noise paths is never below the exact guarantee, and mostly equals it."""
+"""Tests that the epsilon of several noise paths is never below the exact epsilon, and in most cases equals it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ HALF, FIFTIETH = Fraction(1, 2), Fraction(1, 50)
 
 
 def of_gaussian(level, **more):
-    """Return the cost of a noise path with Gaussian noise of rho."""
+    """Return the cost of a noise path with Gaussian noise at this rho."""
     return path_cost("rho", Fraction(level), law="gaussian", **more)
 
 
 def of_pure(level, **more):
-    """Return the cost of a noise path with pure epsilon-DP."""
+    """Return the cost of an epsilon-DP noise path at this epsilon."""
     return path_cost("epsilon", Fraction(level), **more)
 
 
 def delta_by_integration(epsilon, rho, coins):
-    """Return E[(p - e**epsilon q)+], the definition of delta, over all coin outcomes and a normal variable."""
+    """Compute delta = E[(p - e**epsilon q)+] for coins and one Gaussian release, by numerical integration."""
     mu = math.sqrt(2 * float(rho))
     total = 0.0
     for faces in itertools.product((0, 1), repeat=len(coins)):
@@ -40,7 +40,7 @@ def delta_by_integration(epsilon, rho, coins):
         if mu == 0:
             total += max(0.0, p - math.exp(epsilon) * q)
             continue
-        # p phi(x - mu) > e**epsilon q phi(x) above
+        # beyond `start`, p phi(x - mu) exceeds e**epsilon q phi(x)
         start = (epsilon + math.log(q / p)) / mu + mu / 2
         end = max(start, mu) + 12
         total += quad(lambda x: p * norm.pdf(x - mu) - math.exp(epsilon) * q * norm.pdf(x), start, end, limit=200)[0]  # noqa: B023
@@ -48,7 +48,7 @@ def delta_by_integration(epsilon, rho, coins):
 
 
 def test_paths_of_gaussian_noise_are_one_gaussian_mechanism():
-    """The epsilon of several Gaussian noise paths is exact, and smaller than the epsilon that follows from zCDP."""
+    """The epsilon of several Gaussian noise paths is exact, and smaller than the epsilon that zCDP implies."""
     total = total_cost([of_gaussian("0.1"), of_gaussian("0.3"), of_gaussian("0.1")])
     assert guarantee(total, 1e-6) == pytest.approx(gaussian.epsilon(1e-6, Fraction("0.5")), rel=1e-11)
     as_zcdp = total_cost([path_cost("rho", HALF)])
@@ -56,7 +56,7 @@ def test_paths_of_gaussian_noise_are_one_gaussian_mechanism():
 
 
 def test_equal_pure_paths_compose_exactly():
-    """Forty equal pure noise paths compose exactly; one path alone, or a delta of 0, gives the sum of epsilons."""
+    """The epsilon of forty equal pure paths is exact; for one path, or a delta of 0, it is the sum of epsilons."""
     many = total_cost([of_pure("0.1")] * 40)
     assert guarantee(many, 1e-6) == pytest.approx(pure.epsilon(1e-6, Fraction("0.1"), 40), rel=1e-11)
     assert guarantee(many, 0) == 4.0
@@ -68,18 +68,18 @@ def test_equal_pure_paths_compose_exactly():
     [("0", ["1", "0.3", "0.3"]), ("0.2", ["0.5"]), ("0.05", ["0.2", "0.2", "0.7"]), ("2", ["1", "2"])],
 )
 def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
-    """For pure and Gaussian noise paths together, the stated epsilon is the smallest that satisfies delta."""
+    """For pure and Gaussian noise paths together, the stated epsilon is the smallest epsilon with the given delta."""
     costs = [of_pure(coin) for coin in coins] + ([of_gaussian(rho)] if Fraction(rho) else [])
     for delta in (1e-3, 1e-6):
         told = guarantee(total_cost(costs), delta)
         exact = delta_by_integration(told, Fraction(rho), [Fraction(coin) for coin in coins])
         assert exact <= delta * (1 + 1e-6)
-        if told < sum(map(float, coins)) * 0.998:  # otherwise the plain sum is stated
+        if told < sum(map(float, coins)) * 0.998:  # otherwise the sum of epsilons is stated
             assert delta_by_integration(told * (1 - 1e-4), Fraction(rho), list(map(Fraction, coins))) > delta
 
 
 def test_skellam_noise_adds_up_by_orders():
-    """Skellam and Gaussian noise together cost less than the sum of two bounds at half of delta each."""
+    """One epsilon for Skellam and Gaussian noise together is below the sum of two epsilons at half of delta each."""
     noise = path_cost("none", FIFTIETH, law="skellam", keys=3)
     assert guarantee(noise, 1e-6) == pytest.approx(skellam.epsilon(1e-6, FIFTIETH, 3), rel=1e-9)
     both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)
@@ -88,7 +88,7 @@ def test_skellam_noise_adds_up_by_orders():
 
 
 def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
-    """Poisson noise alone has its exact epsilon; beside Gaussian noise, delta is split nearly as well as possible."""
+    """Poisson noise alone has its exact epsilon; with Gaussian noise, delta is split within 3 % of the best split."""
     noise = path_cost("none", FIFTIETH, law="poisson")
     told = guarantee(noise, 1e-6)
     assert told == poisson.epsilon(1e-6, FIFTIETH)
@@ -110,7 +110,7 @@ def test_delta_infinity_is_taken_off_delta():
 
 
 def test_what_is_unknown_has_no_epsilon():
-    """A noise path without a guarantee makes epsilon infinite unless nothing was spent; bad deltas are refused."""
+    """If a noise path has no guarantee and released something, epsilon is infinite; invalid deltas are refused."""
     assert guarantee(total_cost([of_pure(1), path_cost("none", HALF)]), 0.1) == math.inf
     assert guarantee(total_cost([path_cost("none", None)]), 0) == 0
     for delta in (-1e-9, 1.0, math.nan, "1e-6"):
@@ -119,7 +119,7 @@ def test_what_is_unknown_has_no_epsilon():
 
 
 def test_the_guarantee_grows_with_every_path_and_falls_with_delta():
-    """A further noise path never lowers epsilon, and a larger delta never raises it."""
+    """Adding a noise path never lowers the stated epsilon, and a larger delta never raises it."""
     kinds = [of_gaussian("0.1"), of_pure("0.2"), path_cost("none", FIFTIETH, law="skellam"), path_cost("rho", HALF)]
     for size in range(1, 4):
         for some in itertools.combinations(kinds, size):

@@ -1,4 +1,4 @@
-"""Every privacy conversion gives finite and monotone results, and refuses invalid parameters."""
+"""Tests that every privacy conversion gives finite and monotone results and refuses invalid parameters."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
 
 
 def powers(low: float, high: float):
-    """Return a strategy for numbers from 10**low to 10**high, with uniform logarithms."""
+    """Return a hypothesis strategy for numbers from 10**low to 10**high whose logarithms are uniform."""
     return st.floats(low, high).map(lambda power: 10.0**power)
 
 
 STEP = st.floats(1e-9, 3)
 RHO = st.builds(lambda rho, step: [(rho,), (rho * (1 + step),)], powers(-12, 6), STEP)
-# Conversions with lists of costs in increasing order.
+# Each conversion with a strategy for lists of costs; the first cost of a list is the smallest.
 LAWS = {
     "gaussian": (gaussian, RHO),
     "zcdp": (zcdp, RHO),
@@ -45,7 +45,7 @@ ROUNDING = 1 + 1e-9
 @pytest.mark.parametrize("law", LAWS)
 @given(data=st.data(), power=st.floats(-300, -1e-9), step=STEP)
 def test_every_answer_is_finite_and_monotone(law: str, data: st.DataObject, power: float, step: float) -> None:
-    """Delta falls with epsilon and rises with the cost, epsilon falls with delta, and both stay in valid ranges."""
+    """Delta falls with epsilon and rises with the privacy cost, epsilon falls with delta, and both are in range."""
     conversions, costs = LAWS[law]
     cost, *larger = data.draw(costs)
     whole = cost[0] * cost[1] if law == "pure" else 1.0
@@ -53,7 +53,7 @@ def test_every_answer_is_finite_and_monotone(law: str, data: st.DataObject, powe
     here, at = conversions.delta(asked, *cost), conversions.epsilon(delta, *cost)
     assert 0.0 <= conversions.delta(asked * (1 + step), *cost) <= here * ROUNDING <= ROUNDING**2
     more = min(delta * (1 + step), 1 - 1e-9)
-    # Near delta = 1, epsilon depends on the last digits of delta.
+    # Near delta = 1, epsilon depends on the last digits of delta and need not be monotone.
     sharp = delta <= 0.9 or law in {"gaussian", "zcdp"}
     if sharp and more > delta:
         assert 0.0 <= conversions.epsilon(more, *cost) <= at * ROUNDING + 1e-12
@@ -69,7 +69,7 @@ def test_every_answer_is_finite_and_monotone(law: str, data: st.DataObject, powe
 @pytest.mark.parametrize("law", ["gaussian", "zcdp"])
 @given(epsilon=powers(-6, 1.7), power=st.floats(-300, -1e-9), step=STEP)
 def test_the_largest_rho_rises_with_epsilon_and_delta(law: str, epsilon: float, power: float, step: float) -> None:
-    """The largest rho is positive and finite, and rises with epsilon and with delta."""
+    """The largest rho that implies (epsilon, delta) is positive and finite, and rises with epsilon and with delta."""
     largest_rho, delta = LAWS[law][0].largest_rho, 10.0**power
     largest = largest_rho(epsilon, delta)
     assert 0.0 < largest <= largest_rho(epsilon * (1 + step), delta) * ROUNDING + 1e-12 < math.inf
@@ -79,7 +79,7 @@ def test_the_largest_rho_rises_with_epsilon_and_delta(law: str, epsilon: float, 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, True, "one"])
 @pytest.mark.parametrize("law", [gaussian, zcdp, pure, skellam, poisson], ids=lambda law: law.__name__)
 def test_what_is_no_parameter_is_refused_with_its_value(law: object, wrong: object) -> None:
-    """Negative, infinite, boolean and text parameters and NaN are refused, and the message names the value."""
+    """Negative, infinite, boolean, text and NaN parameters are refused, and the error quotes the value."""
     cost = (0.1, 3) if law is pure else (0.1,)
     for refused in (
         lambda: law.delta(wrong, *cost), lambda: law.delta(1.0, wrong, *cost[1:]), lambda: law.epsilon(wrong, *cost)

@@ -1,4 +1,4 @@
-"""No adaptive adversary exceeds a privacy filter, but adversaries exceed wrong replacements of a filter."""
+"""Tests that no adaptive adversary exceeds a privacy filter, and that an adversary exceeds wrong kinds of filter."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.cases import slow
 from tests.privacy import oracle_conversions as oracle
 from tests.privacy.adaptive_adversary import Move, most
 
-# Allowed numerical error of the search.
+# relative error that the adversary's search may have
 ERROR = 7e-4
 SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 LAW = {"gaussian": "gaussian", "coin": "epsilon"}
 
 
 def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] = SHARES):
-    """Return a function that yields the next releases a filter allows, each for a share of the remaining budget."""
+    """Return a function that yields the next releases a filter allows, at several shares of the remaining budget."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         spent = sum((within.charge(LAW[move.kind], Fraction(move.amount)) for move in made), Fraction(0))
@@ -41,7 +41,7 @@ def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] 
 
 
 def passes_every_curve(made: Iterable[Move], epsilon: float, delta: float) -> bool:
-    """Return whether the best of all proven bounds is within the budget, which is unsound for adaptive releases."""
+    """Return whether the tightest of several bounds is within the budget; this is unsound for adaptive releases."""
     currency = {"gaussian": "rho", "coin": "epsilon"}
     parts = [
         path_cost(currency[move.kind], Fraction(move.amount), law="gaussian" if move.kind == "gaussian" else None)
@@ -63,7 +63,7 @@ BUDGETS = [("gaussian", 3, "1e-6"), ("gaussian", 1, "1e-6"), ("gaussian", 8, "1e
     ],
 )
 def test_no_adversary_gets_beyond_a_filter(route, epsilon, delta, steps):
-    """Adaptive adversaries stay within the filter's delta, and Gaussian releases come within 1 % of it."""
+    """Adaptive adversaries stay within the delta of the filter, and with Gaussian releases come within 1 % of it."""
     within = filter_on(route, Fraction(epsilon), Fraction(delta))
     kinds, shares = (("gaussian",), SHARES[::2]) if route == "gaussian" else (("gaussian", "coin"), SHARES[::3])
     reached = most(by_filter(within, kinds, shares), float(epsilon), steps) / float(delta)
@@ -72,7 +72,7 @@ def test_no_adversary_gets_beyond_a_filter(route, epsilon, delta, steps):
 
 @pytest.mark.parametrize("steps", [2, slow(3)])
 def test_no_adversary_gets_beyond_the_rho_filter(steps):
-    """Adaptive adversaries stay within the (epsilon, delta) of rho, with Gaussian and pure releases together."""
+    """Adaptive adversaries with Gaussian and pure releases stay within the (epsilon, delta) of the rho limit."""
     within = Filter("rho", Fraction(1, 5))
     for epsilon in (0.5, 1.5, 3.0):
         reached = most(by_filter(within, ("gaussian", "coin"), SHARES[::3]), epsilon, steps)
@@ -81,14 +81,14 @@ def test_no_adversary_gets_beyond_the_rho_filter(steps):
 
 @pytest.mark.parametrize("steps", [2, 3])
 def test_no_adversary_gets_beyond_the_pure_filter(steps):
-    """No adaptive adversary has a privacy loss above the epsilon limit of the pure filter."""
+    """With pure releases, no adaptive adversary has a privacy loss above the epsilon limit of the pure filter."""
     moves = by_filter(filter_on("pure", Fraction(2)), ("coin",))
     assert most(moves, 2.0, steps) == pytest.approx(0.0, abs=1e-12)
     assert most(moves, 1.99, steps) > 1e-3
 
 
 def test_best_of_routes_accounting_is_found_out():
-    """An adaptive pair of releases passes best-of-routes accounting at (3, 1e-6), but has a delta of 1.945e-6."""
+    """Negative control: two adaptive releases within the best bound for (3, 1e-6) have a joint delta of 1.945e-6."""
     first, branches = Move("gaussian", 0.0209), (Move("gaussian", 0.1887), Move("coin", 2.149))
     assert all(passes_every_curve((first, second), 3.0, 1e-6) for second in branches)
 
@@ -96,12 +96,12 @@ def test_best_of_routes_accounting_is_found_out():
         yield from branches if made else (first,)
 
     assert most(pair, 3.0, 2) == pytest.approx(1.945e-6, rel=1e-3)
-    for second in branches:  # neither branch alone exceeds the budget
+    for second in branches:  # with the first release, neither branch alone exceeds the budget
         assert most(lambda made, second=second: (second,) if made else (first,), 3.0, 2) < 1.001e-6
 
 
 def test_a_search_finds_out_best_of_routes_accounting():
-    """A search finds adaptive pairs of releases that pass best-of-routes accounting but exceed its delta."""
+    """Negative control: a search finds adaptive releases that exceed delta but pass the best of all bounds."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         if not made:
@@ -119,7 +119,7 @@ def test_a_search_finds_out_best_of_routes_accounting():
 
 
 def test_the_filter_refuses_the_step_that_would_break_it():
-    """After the first release of the adaptive counterexample, no filter allows both possible second releases."""
+    """After the first release of the counterexample to best-of-bounds accounting, no filter allows both branches."""
     first, gauss, coin = Fraction("0.0209"), Fraction("0.1887"), Fraction("2.149")
     exact = filter_on("gaussian", Fraction(3), Fraction("1e-6"))
     assert exact.fits(exact.limit, "gaussian", first)
@@ -130,11 +130,11 @@ def test_the_filter_refuses_the_step_that_would_break_it():
 
 
 def test_a_split_of_delta_holds_where_a_shared_one_does_not():
-    """Fixed shares of delta for noise and open domains keep to delta; moving an unused share nearly doubles delta."""
+    """Fixed shares of delta for noise and open domains are sound, but moving unused delta nearly doubles delta."""
     epsilon, delta = 1.0, 1e-6
 
     def whole(made: tuple[Move, ...]) -> Iterable[Move]:
-        """Yield the releases that a shared delta allows: first 68 % of rho, then the rest, or all unused delta."""
+        """Yield releases under a shared delta: 68 % of the largest rho, then the rest of rho or all unused delta."""
         full = float(filter_on("gaussian", Fraction(1), Fraction("1e-6")).limit)
         if not made:
             yield Move("gaussian", 0.68 * full)
@@ -158,10 +158,10 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
 
 @pytest.mark.parametrize(("order", "coarse", "fine"), [(2, 0.49, 1.04), (8, 0.103, 0.219)])
 def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine):
-    """Charging a pure series only for its finest level is unsound if refining it depends on the coarse release."""
+    """Negative control: charging a pure series only at its finest level is unsound if refinements are adaptive."""
     divergence = {level: float(coin_divergence(order, Fraction(level))) for level in (coarse, fine)}
     kept = {level: 1 / (1 + math.exp(-level)) for level in (coarse, fine)}
-    # In lossless randomised response, the coarse coin is the fine coin, replaced by a fair one at this rate.
+    # In lossless randomised response, the coarse coin is the fine coin, or at this rate a fair coin instead.
     replaced = 1 - (2 * kept[coarse] - 1) / (2 * kept[fine] - 1)
     gaussian_instead = math.exp((order - 1) * (divergence[fine] - divergence[coarse]))
     moment = 0.0
@@ -177,12 +177,12 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
         refined = sum(part * math.exp((order - 1) * other * fine) for other, part in finer.items())
         moment += chance * max(refined, math.exp((order - 1) * sign * coarse) * gaussian_instead)
     assert math.log(moment) / (order - 1) > 1.1 * divergence[fine]
-    within = Filter("renyi", Fraction(divergence[fine]), order)  # charges a pure series its cap at once
+    within = Filter("renyi", Fraction(divergence[fine]), order)  # the Rényi filter charges a pure series at its cap
     assert not within.by_path("epsilon") and within.by_path("gaussian")
 
 
 def test_two_populations_with_a_filter_each_add_up():
-    """For a person in two populations, both budgets add up, even if releases of one depend on the other."""
+    """A person in two populations can lose both budgets together, even if releases of one depend on the other."""
     one, other = filter_on("gaussian", Fraction(1), Fraction("1e-5")), filter_on("pure", Fraction(1, 2))
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
@@ -198,7 +198,7 @@ def test_two_populations_with_a_filter_each_add_up():
 @pytest.mark.parametrize("order", [2, 3, 22, 400])
 @pytest.mark.parametrize("epsilon", ["0.001", "0.5", "4", "40"])
 def test_a_coin_costs_its_divergence(order, epsilon):
-    """The Rényi divergence of a pure release is accurate, rounded up, and at most what the release's rho implies."""
+    """The Rényi divergence of a pure release is rounded up by at most 1e-12, and is at most the order times rho."""
     value = Fraction(epsilon)
     with mp.workdps(60):
         e = oracle.number(value)
@@ -229,7 +229,7 @@ def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
             for b in (a - 1, a + 1)
             if b > 1
         )
-        assert least < 1e-9  # no neighbouring order allows a larger rho
+        assert least < 1e-9  # neither adjacent order allows a larger rho
 
 
 @pytest.mark.parametrize(
@@ -246,14 +246,14 @@ def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
     ],
 )
 def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys):
-    """The largest level for one series or three equal series fits into the remaining budget; 0.1 % more does not."""
+    """The largest level for one or three equal series fits into the remaining budget; 0.1 % more does not fit."""
     for room, times in product((within.limit, within.limit / 3), (1, 3)):
         level = within.largest(room, law, keys, times=times)
         assert within.fits(room, law, level, keys, times=times)
         assert not within.fits(room, law, level * Fraction(1001, 1000), keys, times=times)
         assert sum(within.charge(law, level, keys, earlier=series) for series in range(times)) <= room
     assert within.largest(Fraction(0), law, keys) == 0
-    assert Fraction(1, LARGEST_MEAN) == filters.LEAST_OF_MEANS  # the smallest level for Poisson and Skellam noise
+    assert Fraction(1, LARGEST_MEAN) == filters.LEAST_OF_MEANS  # the smallest level of Poisson and Skellam noise
 
 
 @pytest.mark.parametrize("law", ["gaussian", "epsilon", "skellam", "poisson"])
@@ -272,7 +272,7 @@ def test_a_level_keeps_to_its_goal_and_a_thousandth_more_does_not(law):
 
 
 def test_poisson_series_share_delta_for_ever():
-    """Each Poisson series is charged at half of the delta that earlier series left, so later series still fit."""
+    """Each Poisson series is charged at half of the delta that earlier series left, so that later series fit."""
     within = filter_on("poisson", Fraction(3), Fraction("1e-6"))
     first = within.charge("poisson", Fraction("0.01"))
     assert first == pytest.approx(poisson.epsilon(0.5e-6, "0.01"), rel=1e-8)
@@ -294,6 +294,6 @@ def test_poisson_series_share_delta_for_ever():
     ],
 )
 def test_what_no_route_can_promise_is_refused(make, word):
-    """A filter refuses an order that is too small, a delta of 0, and noise that it cannot charge."""
+    """A filter refuses an order that is too small, a delta of 0, and noise that its route cannot charge."""
     with pytest.raises(DeclarationError, match=word):
         make()

@@ -1,4 +1,4 @@
-"""An (epsilon, delta) value converts to levels, refuses invalid numbers, and can be written and read as text."""
+"""Tests of `EpsilonDelta`: conversion to rho and mu, refusal of invalid numbers, and a text form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparsehist.privacy.guarantees import level_or_goal
 
 
 def test_a_goal_says_what_implies_it():
-    """An (epsilon, delta) goal converts to the largest rho and the largest mu that imply it, from exact values."""
+    """An (epsilon, delta) goal converts to the largest rho and the largest mu that imply it."""
     goal = EpsilonDelta(1, 1e-6)
     assert goal == EpsilonDelta("1", "0.000001") and len({goal, EpsilonDelta("1", "1/1000000")}) == 1
     assert goal.largest_rho() == zcdp.largest_rho(1, 1e-6)
@@ -22,7 +22,7 @@ def test_a_goal_says_what_implies_it():
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "x", True, None, "1e99999999", [1]])
 def test_what_is_no_amount_is_refused_by_name(wrong):
-    """Negative, infinite and non-numeric parameters and a delta above 1 are refused by name; 0 is accepted."""
+    """Negative, infinite and non-numeric parameters, and a delta above 1, are refused with the parameter's name."""
     for given, name in (((wrong, 0), "epsilon"), ((0, wrong), "delta"), ((0, 1.5), "delta")):
         with pytest.raises(DeclarationError, match=name):
             EpsilonDelta(*given)
@@ -30,7 +30,7 @@ def test_what_is_no_amount_is_refused_by_name(wrong):
 
 @pytest.mark.parametrize("text", ["epsilon_delta(0, 1e-6)", "epsilon_delta(1, 1)"])
 def test_a_goal_that_no_level_keeps_to_is_no_level(text):
-    """An epsilon of 0 is a valid goal, but no noise level satisfies it."""
+    """A goal with an epsilon of 0 or a delta of 1 is not accepted as a level, because no noise level matches it."""
     with pytest.raises(LevelError, match="epsilon must be positive, and delta below 1"):
         level_or_goal(text)
 

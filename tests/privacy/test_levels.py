@@ -1,4 +1,4 @@
-"""Noise levels are exact rational numbers, in whatever form they are written."""
+"""Tests that noise levels are exact rational numbers, in whatever form they are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparsehist.privacy.levels import level_or_zero, rounded_down
 
 
 def test_one_level_in_many_spellings() -> None:
-    """Different spellings of a tenth give one level, and a float is read as its shortest decimal."""
+    """Different spellings of the number 0.1 give one level, and a float is read as its shortest decimal."""
     spellings = [0.1, "0.1", "1/10", ".1", "1e-1", Fraction(1, 10), Decimal("0.1"), np.float64(0.1)]
     assert {as_level(spelling) for spelling in spellings} == {Fraction(1, 10)}
     assert as_level(2) == as_level(np.int64(2)) == as_level("2") == 2
@@ -26,7 +26,7 @@ def test_one_level_in_many_spellings() -> None:
 
 
 def test_levels_are_rounded_down_to_significant_digits() -> None:
-    """Levels are rounded down, for both signs; numbers with few digits do not change."""
+    """Numbers of either sign are rounded down to three significant digits, and shorter numbers do not change."""
     assert rounded_down(Fraction(2, 3), 3) == Fraction(333, 500)
     assert rounded_down(Fraction(-2, 3), 3) == Fraction(-667, 1000)
     assert rounded_down(Fraction(125, 10**9), 3) == Fraction(125, 10**9)
@@ -40,7 +40,7 @@ def test_levels_are_rounded_down_to_significant_digits() -> None:
     ],
 )
 def test_what_is_no_level_is_refused_with_its_value(wrong: object) -> None:
-    """Levels that are not positive and finite, or that doubles cannot represent, are refused with their value."""
+    """Levels that are not positive and finite, or that a double cannot represent, are refused with their value."""
     with pytest.raises(LevelError) as refusal:
         as_level(wrong)  # type: ignore[arg-type]
     assert shown(wrong) in str(refusal.value)

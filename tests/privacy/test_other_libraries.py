@@ -1,4 +1,4 @@
-"""Compare privacy conversions with dp-accounting and OpenDP, which use other methods."""
+"""Compare privacy conversions with dp-accounting and OpenDP, which compute them by other methods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy import stats
 from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
 
 with warnings.catch_warnings():
-    # Warnings of these libraries are not ours to fix.
+    # Warnings that these libraries raise are ignored.
     warnings.simplefilter("ignore")
     dp_accounting = pytest.importorskip("dp_accounting")
     opendp = pytest.importorskip("opendp.prelude")
@@ -24,14 +24,14 @@ DELTAS = [1e-50, 1e-12, 1e-6, 0.01]
 
 
 def test_gaussian_delta_agrees_with_dp_accounting() -> None:
-    """The delta of Gaussian noise agrees with the privacy loss distribution of dp-accounting."""
+    """The delta of Gaussian noise agrees with dp-accounting, which computes it from a privacy loss distribution."""
     loss = privacy_loss_mechanism.GaussianPrivacyLoss(standard_deviation=1.0)
     for epsilon in EPSILONS:
         assert gaussian.delta(epsilon, 0.5) == pytest.approx(loss.get_delta_for_epsilon(epsilon), rel=1e-9)
 
 
 def test_gaussian_epsilon_and_noise_agree_with_dp_accounting() -> None:
-    """The epsilon and scale of Gaussian noise agree with dp-accounting, up to the precision of its solvers."""
+    """The epsilon and the largest rho of Gaussian noise agree with dp-accounting to a relative 1e-9."""
     for delta in DELTAS:
         assert gaussian.epsilon(delta, 0.5) == pytest.approx(dp_accounting.get_epsilon_gaussian(1.0, delta), rel=1e-9)
         sigma = dp_accounting.get_sigma_gaussian(1.0, delta)
@@ -40,14 +40,14 @@ def test_gaussian_epsilon_and_noise_agree_with_dp_accounting() -> None:
 
 @pytest.fixture(scope="module")
 def profile() -> object:
-    """Return OpenDP's (epsilon, delta) curve of Gaussian noise at rho 1/8, which OpenDP derives from zCDP alone."""
+    """Return OpenDP's (epsilon, delta) curve of Gaussian noise at rho 1/8; OpenDP derives the curve from zCDP."""
     opendp.enable_features("contrib")
     space = opendp.vector_domain(opendp.atom_domain(T=float, nan=False)), opendp.l2_distance(T=float)
     return opendp.c.make_zCDP_to_approxDP(opendp.m.make_gaussian(*space, scale=1.0)).map(0.5)
 
 
 def test_zcdp_agrees_with_opendp(profile: object) -> None:
-    """The conversion from rho to epsilon and delta agrees with OpenDP in both directions."""
+    """Delta as a function of epsilon, and epsilon as a function of delta, agree with OpenDP for 1/8-zCDP."""
     for epsilon in (0.1, 1.0, 5.0):
         assert zcdp.delta(epsilon, 0.125) == pytest.approx(profile.delta(epsilon), rel=1e-9)
     for delta in DELTAS:
@@ -55,7 +55,7 @@ def test_zcdp_agrees_with_opendp(profile: object) -> None:
 
 
 def test_composition_of_pure_dp_agrees_with_dp_accounting() -> None:
-    """The composition of a hundred pure releases agrees with dp-accounting, up to its Fourier error near 1e-15."""
+    """Delta and epsilon of a hundred pure releases agree with dp-accounting, up to its Fourier error of 1e-15."""
     one = common.DifferentialPrivacyParameters(0.05, 0.0)
     each = privacy_loss_distribution.from_privacy_parameters(one, value_discretization_interval=0.05)
     together = each.self_compose(100)
@@ -77,14 +77,14 @@ def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
             lower, upper, pessimistic_estimate=pessimistic, value_discretization_interval=1e-4, symmetric=False
         )
         bounds.append(loss.get_delta_for_epsilon(0.7))
-    # The first law has the smaller counts; outputs possible only for larger counts have infinite loss the other way.
+    # In this order, the loss stays finite; exchanged, outputs that only `lower` can give would have infinite loss.
     assert bounds[0] <= poisson.delta(0.7, "0.01") * (1 + 1e-9)
     assert poisson.delta(0.7, "0.01") <= bounds[1] * (1 + 1e-9)
     assert bounds[1] < bounds[0] * 1.1
 
 
 def test_skellam_agrees_with_dp_accounting_on_the_same_orders() -> None:
-    """Skellam epsilons equal those of dp-accounting from the Rényi divergences of this package, at equal orders."""
+    """Skellam epsilons equal those of dp-accounting if both use the same orders and Rényi divergences."""
     orders = list(range(2, 400))
     for mean, keys in ((50, 1), (500, 20)):
         level = Fraction(1, mean)

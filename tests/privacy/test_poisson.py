@@ -1,4 +1,4 @@
-"""The (epsilon, delta) of Poisson noise on one count equals a sum over all outputs."""
+"""Tests that the (epsilon, delta) of Poisson noise on one count equals a sum over all outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def by_enumeration(mean: float, epsilon: float) -> float:
 @pytest.mark.parametrize("mean", [0.3, 1, 20, 100, 1000, 250_000])
 @pytest.mark.parametrize("asked", [0.0, 0.001, 0.01, 0.2, 0.5, 2.0])
 def test_delta_is_the_sum_over_all_outputs(mean: float, asked: float) -> None:
-    """The delta of Poisson noise equals the sum over all outputs, in the worse direction, down to 1e-200."""
+    """The delta of Poisson noise equals the sum over all outputs, for a rising or falling count, down to 1e-200."""
     exact = by_enumeration(mean, asked)
     if exact > 1e-200:
         assert delta(asked, 1 / Fraction(mean)) == pytest.approx(exact, rel=1e-8, abs=0)
@@ -38,7 +38,7 @@ def test_delta_is_the_sum_over_all_outputs(mean: float, asked: float) -> None:
     step=st.floats(1e-6, 1),
 )
 def test_epsilon_and_delta_agree(power: float, log_delta: float, step: float) -> None:
-    """The computed epsilon of Poisson noise satisfies its delta; an epsilon that is a millionth smaller does not."""
+    """The computed epsilon of Poisson noise satisfies its delta, but an epsilon a millionth smaller does not."""
     mean, target = 10.0**power, 10.0**log_delta
     level = 1 / Fraction(mean)
     if math.exp(-mean) >= target:

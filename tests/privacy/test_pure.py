@@ -1,4 +1,4 @@
-"""The exact composition of pure DP is right to a relative 1e-9, for one release and for a hundred thousand."""
+"""Tests that the composition of pure DP is exact to a relative 1e-9, for one release or for a thousand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLOSE = 1e-9
 @pytest.mark.parametrize("each", [1e-6, 0.01, 1.0, 50.0])
 @pytest.mark.parametrize("times", [1, 2, 7, 60])
 def test_conversions_agree_over_the_whole_range(each: float, times: int) -> None:
-    """Delta and epsilon of equal pure releases agree with the published sum, for deltas down to 1e-300."""
+    """The delta and epsilon of equal pure releases agree with the published sum, for deltas down to 1e-300."""
     with mp.workdps(60):
         for share in (0.0, 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6):
             epsilon = share * times * each
@@ -57,14 +57,14 @@ def test_a_thousand_releases_have_the_reference_value() -> None:
     ],
 )
 def test_different_guarantees_compose_to_the_reference_values(epsilon: float, each: list, exact: float) -> None:
-    """Guarantees with different epsilons or with a delta, and equal guarantees, compose to the reference values."""
+    """The composition of equal or different guarantees, with or without a delta, has the reference deltas."""
     assert pure.delta_of(epsilon, each) == pytest.approx(exact, rel=1e-12)
 
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(0.01, 1.5), st.sampled_from([0, 1e-9, 1e-3])), min_size=1, max_size=9))
 def test_different_guarantees_are_those_of_all_coins_thrown(each: list) -> None:
-    """Different guarantees compose to the sum over all outcomes, and rounding losses to a grid only increases it."""
+    """The delta of different guarantees equals a sum over all outcomes, and is only larger if losses are rounded."""
     losses = np.zeros(1)
     chances = np.ones(1)
     for level, _ in each:
@@ -81,7 +81,7 @@ def test_different_guarantees_are_those_of_all_coins_thrown(each: list) -> None:
 
 
 def test_what_cannot_be_composed_is_refused() -> None:
-    """A number of releases that is zero, fractional or too large is refused."""
+    """A number of releases that is zero, fractional, boolean or too large is refused."""
     for times in (0, 2.5, 10**9, True):
         with pytest.raises(DeclarationError, match="times"):
             pure.delta(1.0, 0.1, times)

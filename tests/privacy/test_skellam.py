@@ -1,4 +1,4 @@
-"""The Rényi bound of Skellam noise is above the exact divergence, and is the smaller of two published bounds."""
+"""Tests that the Rényi bound of Skellam noise is above the exact divergence and uses the better published bound."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def exact_renyi(alpha: float, variance: float) -> float:
 @pytest.mark.parametrize("variance", [0.5, 2, 10, 100, 1000])
 @pytest.mark.parametrize("alpha", [2, 3, 8, 30])
 def test_the_bound_lies_above_the_exact_divergence(variance: float, alpha: int) -> None:
-    """The Rényi bound is not below the exact divergence, for one key and for twenty independent keys."""
+    """The Rényi bound of Skellam noise is not below the exact divergence, for one key and for twenty keys."""
     for keys in (1, 20):
         assert renyi(alpha, 2 / variance, keys) >= keys * exact_renyi(alpha, variance) * (1 - 1e-9)
 
@@ -39,7 +39,7 @@ def test_the_bound_lies_above_the_exact_divergence(variance: float, alpha: int) 
     ("alpha", "mean", "keys"), [(2, "1/2", 1), (30, "1/2", 1), (2, "50", 20), (8, "5", 3), (60, "50", 20)]
 )
 def test_the_bound_is_the_smaller_of_the_two(alpha: int, mean: str, keys: int) -> None:
-    """The Rényi bound equals the smaller of the two published bounds, in cases where either one is smaller."""
+    """The Rényi bound of Skellam noise equals the smaller of the two published bounds, whichever it is."""
     level = 1 / Fraction(mean)
     with mp.workdps(40):
         assert oracle.apart(renyi(alpha, level, keys), oracle.skellam_divergence(alpha, level, keys)) < 1e-12
@@ -47,7 +47,7 @@ def test_the_bound_is_the_smaller_of_the_two(alpha: int, mean: str, keys: int) -
 
 @pytest.mark.parametrize("variance", [1e-5, 0.3, 1.0, 1.5, 10.0, 300.0, 999.9, 1000.0, 1e4, 1e8])
 def test_the_ratio_of_bessel_functions_is_exact(variance: float) -> None:
-    """The logarithm of the Bessel ratio I0/I1 is accurate on both sides of each change of formula."""
+    """The computed logarithm of the Bessel ratio I0/I1 is accurate to 1e-12 for every size of the variance."""
     with mp.workdps(40):
         exact = mp.log(mp.besseli(0, variance) / mp.besseli(1, variance))
         assert oracle.apart(skellam._log_bessel_ratio(variance), exact) < 1e-12
@@ -57,7 +57,7 @@ def test_the_ratio_of_bessel_functions_is_exact(variance: float) -> None:
     ("mean", "keys"), [(Fraction(1, 50), 1), (Fraction(1), 5), (Fraction(50), 20), (Fraction(5000), 1)]
 )
 def test_the_best_order(mean: Fraction, keys: int) -> None:
-    """The chosen Rényi order is at least as good as all other orders tried, for deltas down to 1e-300."""
+    """No Rényi order up to 300 gives Skellam noise a smaller epsilon than the chosen one, down to delta 1e-300."""
     level = 1 / mean
     with mp.workdps(40):
         lines = [oracle.skellam_divergence(order, level, keys) for order in range(2, 301)]
@@ -69,7 +69,7 @@ def test_the_best_order(mean: Fraction, keys: int) -> None:
             log_target = mp.log(mpf(target))
             exact = best(lambda a, d, goal=log_target: d + mp.log1p(-mpf(1) / a) - (goal + mp.log(a)) / (a - 1))
             at = epsilon(target, level, keys)
-            # Never above the best listed order, and equal if the best order is in the list.
+            # Never above the best of these orders, and equal if the chosen order is one of them.
             assert at <= max(exact, 0) * (1 + mpf(10) ** -9)
             if at > 0 and target >= 1e-60 and mean < 5000:
                 assert oracle.apart(at, exact) < 1e-9
@@ -78,7 +78,7 @@ def test_the_best_order(mean: Fraction, keys: int) -> None:
 
 
 def test_epsilon_and_delta_are_inverse_and_above_the_exact_delta() -> None:
-    """Epsilon and delta are inverse conversions, and delta is not below the exact delta of one key."""
+    """Skellam epsilon and delta are inverse to each other, and delta is not below the exact delta for one key."""
     for target in (1e-4, 1e-9):
         at = epsilon(target, "0.01", 4)
         assert delta(at, "0.01", 4) == pytest.approx(target, rel=1e-12)
@@ -90,6 +90,6 @@ def test_epsilon_and_delta_are_inverse_and_above_the_exact_delta() -> None:
 
 @pytest.mark.parametrize("alpha", [1, 1.5, 2.5])
 def test_orders_that_cannot_be_are_refused(alpha: float) -> None:
-    """Rényi orders other than integers from 2 on are refused, because the bound is proved only for these."""
+    """Rényi orders of Skellam noise must be integers from 2 on, because the bound is proved only for these orders."""
     with pytest.raises(DeclarationError, match="integer orders"):
         renyi(alpha, "0.01")

@@ -1,4 +1,4 @@
-"""The stated guarantee of a release over an open domain exceeds the exact guarantee by a known difference."""
+"""Compare the stated guarantee of a Gaussian release over an open domain with the exact guarantee."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparsehist.noise import Gaussian
 from sparsehist.privacy import gaussian, zcdp
 from tests.privacy.exact_open_release import sparse_gaussian_delta
 
-# max_keys, rho, threshold in standard deviations of the noise.
+# max_keys, rho, and the threshold in standard deviations of the noise
 CASES = [(1, 0.5, 5.0), (20, 0.1, 5.0), (20, 0.5, 6.0), (100, 1.0, 5.5), (20, 0.01, 4.0)]
 
 
@@ -20,7 +20,7 @@ CASES = [(1, 0.5, 5.0), (20, 0.1, 5.0), (20, 0.5, 6.0), (100, 1.0, 5.5), (20, 0.
 def test_what_is_stated_is_never_less_than_the_exact_delta(
     max_keys: int, rho: float, deviations: float, epsilon: float
 ) -> None:
-    """The stated delta of an open-domain release is never below the exact delta, for epsilons from 0 to 8."""
+    """For an open-domain release, the stated delta is never below the exact delta, for epsilons from 0 to 8."""
     noise = Gaussian(sensitivity=math.sqrt(max_keys))
     q = float(noise.tail(deviations * noise.std(rho), rho))
     exact = sparse_gaussian_delta(epsilon, rho, max_keys, q)
@@ -31,7 +31,7 @@ def test_what_is_stated_is_never_less_than_the_exact_delta(
 
 
 def test_the_gap_is_the_one_that_is_stated() -> None:
-    """At delta 1e-6 and rho 0.5, with half of delta for new keys, the exact ε is 4.887 and the stated ε 5.361."""
+    """At delta 1e-6 and rho 0.5, with half of delta for new keys, the exact ε is 4.887, and 5.361 is stated."""
     delta, rho, new_keys = 1e-6, 0.5, 5e-7
     exact = brentq(lambda epsilon: math.log(sparse_gaussian_delta(epsilon, rho, 1, new_keys) / delta), 1.0, 9.0)
     stated = zcdp.epsilon((delta - new_keys) / (1 - new_keys), rho)

@@ -27,7 +27,7 @@ from tests.workload.test_strategies import check_factorization
 @pytest.mark.parametrize("keys", [1, 8])
 @pytest.mark.parametrize("pure", [False, True])
 def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
-    """`choose` returns the strategy with the smallest error in the table of `compare`."""
+    """`choose` returns the strategy with the smallest error in the table of `compare`, and each error is exact."""
     chosen, table = choose(workload, keys, pure=pure), compare(workload, keys, pure=pure)
     errors = {candidate.strategy: candidate.mean_squared_error for candidate in table}
     assert errors[chosen.name] == pytest.approx(min(errors.values()))
@@ -41,7 +41,7 @@ def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
 
 
 def test_the_choice_depends_on_the_cells_of_a_unit():
-    """If a user has many cells, plain spectral noise is worse than noise on cells; the chosen strategy beats both."""
+    """For prefix sums over 80 cells per unit, spectral noise is worse than noise on cells; the choice beats both."""
     table = {candidate.strategy: candidate.mean_squared_error for candidate in compare(Prefix(256), 80)}
     chosen = choose(Prefix(256), 80).name
     assert table["identity"] < table["spectral"] / 1.8
@@ -49,7 +49,7 @@ def test_the_choice_depends_on_the_cells_of_a_unit():
 
 
 def test_a_long_column_is_priced_on_a_shorter_one():
-    """A strategy for ten million cells is chosen fast, because a shorter column is compared instead."""
+    """A strategy for ten million cells is chosen quickly, because strategies are compared on a shorter column."""
     assert choose(Prefix(10**7), 1).name == "spectral"
     assert choose(Ranges(10**7), 1, pure=True).name == "haar"
     assert choose(Marginals((10**6, 10**6), up_to=1), 2, pure=True, integer=True).name == "direct"
@@ -68,7 +68,7 @@ def test_a_long_column_is_priced_on_a_shorter_one():
     ids=["marginals", "product and marginals", "a union in a union", "a part that asks nothing"],
 )
 def test_every_union_has_a_strategy(workload, pure, keys):
-    """Every union of workloads gets a strategy, even if one part is itself a union or is all zero."""
+    """Every union of workloads gets a strategy, even if one part is itself a union or has only zero weights."""
     chosen = choose(workload, keys, pure=pure)
     check_factorization(chosen)
     assert compare(workload, keys, pure=pure)[0].strategy == chosen.name
@@ -77,7 +77,7 @@ def test_every_union_has_a_strategy(workload, pure, keys):
 @pytest.mark.parametrize("workload", [Prefix(30), Marginals((3, 4), 1), Total(9)], ids=str)
 @pytest.mark.parametrize("keys", [1, 4])
 def test_integer_noise_gets_a_strategy_of_whole_numbers(workload, keys):
-    """With integer noise, only strategies with whole weights are compared and chosen."""
+    """For integer noise, only strategies with integer weights are compared and chosen."""
     chosen = choose(workload, keys, pure=True, integer=True)
     rows = chosen.apply(np.eye(workload.n_cells))
     assert (rows == np.rint(rows)).all()

@@ -1,4 +1,4 @@
-"""Products of workloads equal explicit Kronecker products."""
+"""Tests that products of workloads equal explicit Kronecker products."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRODUCTS = [
 
 @pytest.mark.parametrize("factors", PRODUCTS, ids=lambda factors: str(Kronecker(*factors)))
 def test_products_are_kronecker_products(factors):
-    """The matrix of a product, its transpose and its row norms equal those of the explicit Kronecker product."""
+    """The matrix, transpose and row norms of a product workload equal those of the explicit Kronecker product."""
     product = Kronecker(*factors)
     A = product.apply(np.eye(product.n_cells))
     written_out = [factor.apply(np.eye(factor.n_cells)) for factor in product.parts]
@@ -31,7 +31,7 @@ def test_products_are_kronecker_products(factors):
 
 
 def test_answers_are_exact_and_totals_are_summed_first():
-    """Integer workloads give integer answers, even if a summed column has 2**31 values."""
+    """An integer product workload gives exact integer answers, even if a summed column has 2**31 values."""
     rng = entropy.seeded(2)
     n = 500
     cells = Cells(
@@ -47,7 +47,7 @@ def test_answers_are_exact_and_totals_are_summed_first():
 
 
 def test_queries_say_values_where_they_can_and_ranges_elsewhere():
-    """Queries of a product are labelled by column values or by range ends, with the last column varying fastest."""
+    """Queries of a product are described by column values or range ends, with the last column varying fastest."""
     described = Kronecker(Identity(2), Total(9), Identity(3)).queries()
     assert {name: numbers.tolist() for name, numbers in described.items()} == {
         "column_0": [0, 0, 0, 1, 1, 1],

@@ -21,7 +21,7 @@ SMALL = [
 
 
 def drawn_cells(shape, n, *, seed, most=9):
-    """Return random distinct nonzero cells of a domain of any size."""
+    """Return random cells with positive counts in a domain of any size; all cells are different."""
     rng = entropy.seeded(seed)
     drawn = np.unique(np.stack([rng.integers(0, size, n) for size in shape]), axis=1)
     return Cells(shape, tuple(drawn), rng.integers(1, most, drawn.shape[1]))
@@ -44,14 +44,14 @@ def test_answers_are_the_sums_over_all_other_columns(workload):
 
 
 def test_sums_beyond_float64_are_exact():
-    """Counts are added exactly, even if the sum is too large for an exact float64."""
+    """Marginals add up counts exactly, even if a sum is too large to be exact in float64."""
     counts = np.array([2**61 + 1, 2**61 + 3, 1], np.int64)
     cells = Cells((2, 2), (np.array([0, 0, 1]), np.array([0, 1, 0])), counts)
     assert Marginals((2, 2), 1).answers(cells).tolist() == [2**62 + 4, 1, 2**61 + 2, 2**61 + 3]
 
 
 def test_a_domain_too_large_to_write_down_has_marginals():
-    """Pairs of 30 columns have exact answers and noise, although the domain has about 10^20 cells."""
+    """Marginals of pairs of 30 columns have exact answers and noise, although the domain has 10**20 cells."""
     workload = Marginals((5,) * 20 + (4,) * 10, 2)
     assert workload.n_cells == 10**20 and len(workload.marginals) == 435
     cells = drawn_cells(workload.columns, 1000, seed=3)
@@ -65,7 +65,7 @@ def test_a_domain_too_large_to_write_down_has_marginals():
 
 
 def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
-    """The noise of marginals has covariance L·Lᵀ, and marginals that share a column agree on its sums."""
+    """Noise of marginals has covariance L·Lᵀ, and marginals with a common column agree on the sums over it."""
     made = strategy_named("residual", Marginals((2, 3), up_to=2))
     L = made.noise_answers(np.eye(made.n_noise))
     draws = made.noise_answers(entropy.seeded(7).standard_normal((made.n_noise, 40_000)))
@@ -73,7 +73,7 @@ def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
     np.testing.assert_allclose(both.sum(axis=1), first, atol=1e-9)
     np.testing.assert_allclose(both.sum(axis=0), second, atol=1e-9)
     np.testing.assert_allclose(first.sum(axis=0), total, atol=1e-9)
-    cells = slice(-6, None)  # all other rows are sums of these
+    cells = slice(-6, None)  # these six answers determine all others
     sample, wanted = draws[cells].T, (L @ L.T)[cells, cells]
     stats.assert_consistent(stats.gaussian_vector_test(sample, wanted), "noise of a marginal")
     stats.assert_detected(stats.gaussian_vector_test(1.05 * sample, wanted), "noise 5 % too large")
@@ -83,7 +83,7 @@ def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
 
 
 def test_names_and_sizes_are_filled_in():
-    """A series replaces column names by numbers in marginals and fills in sizes, including inside products."""
+    """For a domain, marginals replace column names by numbers and fill in sizes, including inside products."""
     names, sizes = ("country", "day", "device"), (5, 12, 3)
 
     def filled(*arguments, **named):

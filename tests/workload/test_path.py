@@ -50,7 +50,7 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """Replace a random generator: each draw is its matrix of coefficients on all independent normal numbers."""
+    """A stand-in for a random generator: draws are rows of coefficients of independent standard normal numbers."""
 
     def __init__(self, draws):
         self.draws, self.drawn = draws, 0
@@ -75,7 +75,7 @@ def _answers(strategy, order, sensitivity):
 
 
 def _gap(strategy, answers, sensitivity):
-    """Return the largest relative deviation of the covariance of answers over levels from the exact covariance."""
+    """Return the largest error of the covariance of answers over levels, relative to the largest exact covariance."""
     L = strategy.noise_answers(np.eye(strategy.n_noise))
     law = L @ L.T * sensitivity**2 / 2
     pairs = [(one, other) for one in answers for other in answers]
@@ -85,14 +85,14 @@ def _gap(strategy, answers, sensitivity):
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
 def test_the_joint_law_over_levels_is_exact_in_any_order(strategy):
-    """The covariance of answers at two levels is exact, in all six orders of drawing three levels."""
+    """Answers at any two of three levels have the exact covariance, in every order of drawing the levels."""
     sensitivity = strategy.l2(2)
     for order in permutations(LEVELS):
         assert _gap(strategy, _answers(strategy, order, sensitivity), sensitivity) < 1e-11
 
 
 def test_a_wrong_path_has_another_covariance():
-    """The exact covariance detects a level that is drawn independently, and a sensitivity that is 5 % off."""
+    """Negative control: levels drawn independently, and a sensitivity 5 % off, change the covariance of answers."""
     strategy, sensitivity = STRATEGIES[0], 1.0
     assert _gap(strategy, _answers(strategy, LEVELS, 1.05 * sensitivity), sensitivity) > 0.05
     family, states, rng = Gaussian(), {}, Coefficients(3)
@@ -105,9 +105,9 @@ DRAWS = 40_000
 
 
 def _drawn(family, strategy, order, seed, *, draws=DRAWS, forget=False):
-    """Return answers at all levels, from coarse to fine; shape (draws, levels · queries).
+    """Return the noise of answers at all levels, from coarse to fine; shape (draws, levels · queries).
 
-    Many independent copies of the strategy are drawn at once, because states are filled column by column.
+    To save time, 100 independent copies of the strategy are drawn at once.
     """
     rng, columns = seeded(seed), []
     for _ in range(draws // 100):
@@ -121,7 +121,7 @@ def _drawn(family, strategy, order, seed, *, draws=DRAWS, forget=False):
 
 
 class _Copies:
-    """Many independent copies of a strategy, with their noise states concatenated."""
+    """Independent copies of a strategy, whose noise states are concatenated."""
 
     invertible = False
 
@@ -137,7 +137,7 @@ ORDER = (LEVELS[2], LEVELS[0], LEVELS[1])
 
 
 def test_draws_follow_the_joint_law():
-    """Answers at three levels are jointly normal with the exact covariance; wrong noise is detected."""
+    """Answers at three levels are jointly normal with the exact covariance; fresh or too wide noise is rejected."""
     strategy = strategy_named("spectral", Prefix(3))
     L = strategy.noise_answers(np.eye(3))
     finer = np.maximum.outer([float(level) for level in LEVELS], [float(level) for level in LEVELS])
@@ -150,7 +150,7 @@ def test_draws_follow_the_joint_law():
 
 @pytest.mark.parametrize("family", [Laplace(1.0), DiscreteLaplace(2)], ids=["laplace", "discrete_laplace"])
 def test_other_families_keep_their_noise(family):
-    """Laplace noise over levels in scrambled order has the joint distribution of noise drawn from fine to coarse."""
+    """Laplace noise drawn at levels in any order has the joint distribution of noise drawn from fine to coarse."""
     strategy = strategy_named("haar", Prefix(2))
     state = next_state(family, strategy, {}, LEVELS[0], rng=seeded(1))
     assert state.shape == (2,) and state.dtype == (np.int64 if family.integer else np.float64)

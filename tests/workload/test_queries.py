@@ -27,7 +27,7 @@ WORKLOADS = [
 
 @pytest.mark.parametrize(("workload", "matrix"), WORKLOADS, ids=lambda value: str(value)[:24])
 def test_a_workload_is_its_matrix(workload, matrix):
-    """A workload equals its matrix when it is applied, transposed, answered on counts, and read row by row."""
+    """A workload agrees with its explicit matrix when it is applied, transposed, or answered on counts."""
     matrix, rng = np.asarray(matrix, float), seeded(1)
     x, y = rng.standard_normal((workload.n_cells, 3)), rng.standard_normal((workload.n_queries, 2))
     assert workload.shape == matrix.shape
@@ -46,7 +46,7 @@ def test_a_workload_is_its_matrix(workload, matrix):
 
 @pytest.mark.parametrize("workload", [workload for workload, _ in WORKLOADS], ids=lambda value: str(value)[:24])
 def test_the_text_of_a_workload_is_read_back(workload):
-    """The text of a workload reads back as an equal workload."""
+    """The text and the pickle of a workload both read back as an equal workload."""
     assert pickle.loads(pickle.dumps(workload)) == workload
     back = sh.workload.Workload.parse(str(workload))
     assert back == workload and hash(back) == hash(workload) and back.integral == workload.integral
@@ -65,19 +65,19 @@ def test_the_text_of_a_workload_is_read_back(workload):
     ],
 )
 def test_texts_of_several_columns_are_read_back(text):
-    """The texts of products and marginals read back as equal workloads, with or without sizes."""
+    """The texts of products and marginals read back as equal workloads, even if sizes are left out."""
     assert str(sh.workload.Workload.parse(text)) == text
 
 
 def test_a_large_matrix_is_read_back_to_the_last_bit():
-    """A large matrix is stored with all its weights, bit for bit, and only its displayed text is shortened."""
+    """The text of a large matrix reads back with all weights, bit for bit; only its description is shortened."""
     weights = seeded(4).standard_normal((300, 500)) * (seeded(5).random((300, 500)) < 0.1) * 1e30
     back = sh.workload.Workload.parse(str(Matrix(weights)))
     assert (back.matrix.toarray() == weights).all() and len(back.describe()) == 120
 
 
 def test_a_size_left_out_is_that_of_the_domain():
-    """A workload without a size takes the size of the domain."""
+    """A workload that is declared without a size takes its size from the domain."""
     assert sh.workload.Prefix().for_domain((7,)) == sh.workload.Prefix(7)
     assert sh.workload.Ranges([(0, 6)]).for_domain((7,)) == sh.workload.Ranges(7, [(0, 6)])
     assert sh.workload.Union(sh.workload.Total(), sh.workload.Prefix()).for_domain((7,)).shape == (8, 7)

@@ -62,6 +62,6 @@ STRATEGIES = [
 
 @pytest.mark.parametrize(("make", "message"), [*WORKLOADS, *STRATEGIES])
 def test_what_cannot_be_served_is_refused(make, message):
-    """An invalid workload or strategy is refused, and the error names what is allowed."""
+    """An invalid workload or strategy is refused, and the error says what is allowed."""
     with pytest.raises(DeclarationError, match=message):
         make()

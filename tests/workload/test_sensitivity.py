@@ -1,4 +1,4 @@
-"""No set of cells exceeds a stated sensitivity, by brute force on small domains and by search on larger ones."""
+"""Tests that no set of cells exceeds a stated sensitivity, by brute force or, on larger domains, by search."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SMALL: list[tuple[Workload, str]] = [
 
 
 def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
-    """Return the largest L2 and L1 norm of the sum of at most `keys` different columns of R."""
+    """Return the largest L2 norm and the largest L1 norm of a sum of at most `keys` different columns of R."""
     l2 = l1 = 0.0
     for size in range(1, keys + 1):
         sets = np.array(list(combinations(range(R.shape[1]), size)))
@@ -58,19 +58,19 @@ def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("workload", "name"), SMALL, ids=lambda part: str(part)[:30])
 def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) -> None:
-    """No set of cells moves the measurements by more than the stated sensitivity, which is exact for one cell."""
+    """By brute force, no set of cells changes the measurements by more than the stated sensitivity."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     for keys in range(1, workload.n_cells + 1):
         moved, most = largest_moves(R, keys), (strategy.l2(keys), strategy.l1(keys))
         assert moved[0] <= most[0] * (1 + 1e-12) and moved[1] <= most[1] * (1 + 1e-12)
-        if keys == 1 and name != "haar":  # this bound assumes a full tree of cells
+        if keys == 1 and name != "haar":  # the bound of haar assumes that the number of cells is a power of two
             assert moved == pytest.approx(most, rel=1e-8)
             assert moved[0] > 0.95 * most[0] and moved[1] > 0.95 * most[1]
 
 
 def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
-    """Return the largest norm of a sum of `keys` columns of R that simulated annealing and local search find."""
+    """Search by simulated annealing for `keys` columns of R whose sum has a large norm, and return the norm."""
     rng, n = seeded(seed), R.shape[1]
 
     def norm(moves: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
             if gain > 0 or rng.random() < math.exp(gain / temperature):
                 chosen[place], move = new, other
         reached = -1.0
-        while norm(move) > reached * (1 + 1e-12):  # the cells that match the signs, or the sums, best
+        while norm(move) > reached * (1 + 1e-12):  # move to the cells that match the signs, or the sums, best
             reached = float(norm(move))
             gain = R.T @ (np.sign(move) if l1 else move)
             chosen = np.argsort(-gain)[:keys]
@@ -104,8 +104,8 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
     return best
 
 
-# The number bounds the ratio of the stated L2 sensitivity to the one that the search finds.
-# If the number is at most 1.05, a sensitivity that is 5 % too small is detected.
+# The number is an upper bound on stated L2 sensitivity / largest L2 change that the search finds.
+# If the number is at most 1.05, a stated sensitivity that is 5 % too small is detected.
 LARGE: list[tuple[Workload, str, float]] = [
     (Prefix(256), "spectral", 1.02),
     (Ranges(300), "spectral(blend=4, window=1)", 1.05),
@@ -129,7 +129,7 @@ LARGE: list[tuple[Workload, str, float]] = [
 def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
     workload: Workload, name: str, loosest: float, keys: int
 ) -> None:
-    """The worst sets of cells that annealing finds stay below the stated sensitivity, and come near it."""
+    """The worst sets of cells that annealing finds stay below the stated sensitivity and come close to it."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     found = annealed(R, keys, l1=False, seed=keys)
@@ -139,7 +139,7 @@ def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
 
 @pytest.mark.parametrize("n", [1, 2, 8, 16])
 def test_haar_is_priced_exactly(n: int) -> None:
-    """The sensitivity of the Haar strategy equals the largest change by brute force over all sets of cells."""
+    """The sensitivity of the Haar strategy equals the largest change over all sets of cells, by brute force."""
     strategy = strategy_named("haar", Ranges(n))
     sets = np.array(list(product((0.0, 1.0), repeat=n)))
     moves = sets @ strategy.apply(np.eye(n)).T
@@ -153,7 +153,7 @@ def test_haar_is_priced_exactly(n: int) -> None:
 @pytest.mark.parametrize(("blend", "window"), [(0, 0), (0.5, 3), (4, 8), (64, 15)])
 @pytest.mark.parametrize("n", [3, 30, 500])
 def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, window, n) -> None:  # type: ignore[no-untyped-def]
-    """Every row of the spectral kernel is positive and unimodal, as its sensitivity bound requires."""
+    """Every row of the spectral kernel is positive and falls away from the diagonal, as its sensitivity requires."""
     strategy = strategy_named(f"spectral(blend={blend}, window={min(window, n - 1)})", kind(n))
     i, kernel, table = np.arange(n), strategy.kernel, strategy._table
     K = table[np.abs(i[:, None] - i)] + kernel.sign * table[i[:, None] + i + kernel.shift]
@@ -174,7 +174,7 @@ def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, 
 @pytest.mark.parametrize("kind", [Prefix, Ranges])
 @pytest.mark.parametrize("keys", [2, 40, 300, 1000])
 def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignore[no-untyped-def]
-    """The spectral sensitivity bound of a long column is at most 4 % above the worst run of adjacent cells."""
+    """The spectral sensitivity of 1,500 cells is at most 4 % above the largest change by a run of adjacent cells."""
     n = 1500
     strategy = strategy_named("spectral", kind(n))
     R = strategy.apply(np.eye(n))
@@ -185,7 +185,7 @@ def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignor
 
 @pytest.mark.parametrize("patterns", [2**12, 8])
 def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, patterns: int) -> None:  # type: ignore[no-untyped-def]
-    """The sensitivity bound of marginals holds for all sets of a small domain, with or without listing patterns."""
+    """The sensitivity bound of marginals holds for all sets of cells, whether or not patterns are enumerated."""
     monkeypatch.setattr("sparsehist.workload.sensitivity._MOST_PATTERNS", patterns)
     sizes, rng = (2, 3, 2), seeded(11)
     cells = np.array(np.unravel_index(np.arange(12), sizes))
@@ -204,7 +204,7 @@ def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, pa
 
 
 def test_many_columns_are_priced() -> None:
-    """With 30 columns, the sensitivity of 20 cells is below 20 times that of one cell if the strategy allows it."""
+    """For pairs of 30 columns, the sensitivity of 20 cells is below 20 times that of one cell."""
     made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
     assert np.sqrt(20.0) < made.l2(20) < 20
     assert ResidualBasis(Marginals((10**40, 3, 4), [[1], [2]])).l2(20) == pytest.approx(20.0)
@@ -214,7 +214,7 @@ def test_many_columns_are_priced() -> None:
     "workload", [Prefix(17), Ranges(17), Ranges(9, [(0, 8), (3, 5), (3, 5), (8, 8)]), Identity(5), Total(6), SIGNED]
 )
 def test_the_gram_matrix_is_that_of_the_rows(workload: Workload) -> None:
-    """The Gram matrix of a workload equals the product of its rows; a Gram matrix that is too large is refused."""
+    """The Gram matrix of a workload equals AᵀA for its explicit matrix A; too large Gram matrices are refused."""
     rows = workload.apply(np.eye(workload.n_cells))
     np.testing.assert_array_equal(gram_of(workload), rows.T @ rows)
     with pytest.raises(DeclarationError, match="1025 by 1025"):

@@ -1,4 +1,4 @@
-"""Transforms and tables of the spectral strategy equal explicit matrices at any length."""
+"""Tests that transforms and tables of the spectral strategy equal explicit matrices at any length."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _matrix(kernel, table):
 @pytest.mark.parametrize("blend", [0.0, 2.5])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 33])
 def test_transform_and_tables_are_those_of_the_matrix(kind, blend, n):
-    """The spectral transform and tables agree with singular vectors and inverses computed as explicit matrices."""
+    """The spectral transform and tables agree with explicit singular vectors, matrix roots and inverses."""
     kernel, W = kind(n), _gram(kind, n)
     transform = kernel.transform(np.eye(n))
     np.testing.assert_allclose(transform.T @ transform, np.eye(n), atol=1e-12)
@@ -42,7 +42,7 @@ def test_transform_and_tables_are_those_of_the_matrix(kind, blend, n):
 @pytest.mark.parametrize("workload", [Prefix(1201), Ranges(1201)], ids=str)
 @pytest.mark.parametrize("parameters", [{}, {"blend": 3}, {"window": 20, "blend": 0.5}])
 def test_variances_of_a_long_column_are_those_of_its_queries(workload, parameters):
-    """Spectral variances of prefix sums and ranges on a long column agree with the explicit matrix."""
+    """The spectral variances of prefix sums and ranges on a long column agree with the explicit matrix."""
     strategy = Spectral(workload, **parameters)
     cells = strategy.to_cells(np.eye(1201))
     assert np.sum(strategy.apply(np.eye(1201)) ** 2, axis=0).max() == pytest.approx(1.0)

@@ -29,7 +29,7 @@ SIZES = (1, 2, 3, 5, 8, 9)
 
 
 def _served(name, n):
-    """Yield the strategy of this name for each workload of n cells that it can answer."""
+    """Yield the strategy of this name for each of several workloads of n cells that it can answer."""
     rows = Matrix(seeded(n).integers(-1, 2, (4, n)) + 5 * np.eye(4, n))
     lists = (Ranges(n, [(0, 0), (n // 2, n - 1), (0, n - 1)]), Total(n), Identity(n), Union(Total(n), Identity(n)))
     for workload in (Prefix(n), Ranges(n), *lists, rows):
@@ -42,13 +42,13 @@ def _served(name, n):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", SIZES)
 def test_a_strategy_factors_its_workload(name, n):
-    """The factors of a strategy multiply to its workload, and its stated variances are exact."""
+    """The matrices L and R of a strategy multiply to its workload A, and its stated variances are exact."""
     for strategy in _served(name, n):
         check_factorization(strategy)
 
 
 def check_factorization(strategy, tolerance=1e-9):
-    """Check that L·R equals the workload, and that the stated variances are those of L."""
+    """Check that L·R equals the workload and that the stated variances are those of L."""
     workload, unit = strategy.workload, np.eye(strategy.n_noise)
     A, L, R = (
         workload.apply(np.eye(workload.n_cells)),
@@ -79,19 +79,19 @@ MADE_OF_OTHERS = [
     *((Marginals(sizes, up_to=2), name) for sizes in ((2, 3, 4), (3, 1, 4)) for name in ("residual", "direct")),
     (Marginals((3, 3, 2), [[0], [1, 2], [0, 2]]), "residual"),
     (Marginals((2, 3), 1), "optimised"),
-    (Matrix([[1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]]), "optimised"),  # two equal cells, and one without a query
+    (Matrix([[1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]]), "optimised"),  # cells 0 and 1 are equal, cell 3 is unused
     (Matrix(np.vstack([np.full(8, 1e8), np.eye(8)])), "optimised"),
 ]
 
 
 @pytest.mark.parametrize(("workload", "name"), MADE_OF_OTHERS, ids=lambda part: str(part)[:40])
 def test_strategies_of_several_columns_factor_their_workload(workload, name):
-    """Strategies for products, unions and marginals multiply to their workload, with exact variances."""
+    """For products, unions and marginals, L·R equals the workload, and the stated variances are exact."""
     check_factorization(strategy_named(name, workload))
 
 
 def test_a_wrong_factorization_is_noticed():
-    """The check of a factorization detects a small error in the inverse and a wrong variance."""
+    """Negative control: an inverse that is off by 1e-5 and a wrong variance fail the check of a factorization."""
     strategy = strategy_named("spectral", Prefix(30))
     right = strategy.to_cells
     strategy.to_cells = lambda z: right(z) * (1 + 1e-5)
@@ -104,7 +104,7 @@ def test_a_wrong_factorization_is_noticed():
 
 @pytest.mark.parametrize("shares", range(3))
 def test_no_other_shares_of_a_union_are_better(shares):
-    """For one cell per privacy unit, no random weights of a union have a smaller mean variance than those chosen."""
+    """With one cell per privacy unit, no random weights of a union have a smaller error than the chosen weights."""
     workload, name = [case for case in MADE_OF_OTHERS if case[1].startswith("union")][shares]
     strategy = strategy_named(name, workload)
     assert strategy.l2(1) == pytest.approx(1.0)
@@ -130,7 +130,7 @@ def test_no_other_shares_of_a_union_are_better(shares):
     ids=str,
 )
 def test_errors_are_the_published_ones(workload, strategy, ratio):
-    """For one cell per privacy unit, errors relative to the singular-value bound equal reference values."""
+    """With one cell per privacy unit, errors relative to the singular-value bound equal reference values."""
     made = strategy_named(strategy, workload)
     values = (
         np.linalg.svd(workload.apply(np.eye(workload.n_cells)), compute_uv=False)
@@ -144,13 +144,13 @@ def test_errors_are_the_published_ones(workload, strategy, ratio):
 
 @pytest.mark.parametrize("exponent", [8, 11, 13, slow(16), slow(20)])
 def test_the_spectral_strategy_is_within_its_targets(exponent):
-    """From 256 to 2**20 cells, spectral error is within 5 % of the bound for prefix sums and 2 % for ranges."""
+    """For 256 to 2**20 cells, spectral error is within 5 % of its bound for prefix sums and 2 % for ranges."""
     for workload, target in ((Prefix(2**exponent), 1.05), (Ranges(2**exponent), 1.02)):
         assert 1 <= strategy_named("spectral", workload).mean_variance() / lower_bound(workload) <= target
 
 
 def test_no_random_strategy_is_better_than_the_optimum():
-    """For one cell per privacy unit, perturbed or random strategies have no smaller error than the optimum."""
+    """With one cell per privacy unit, no perturbed or random strategy has a smaller error than the optimum."""
     rng, gram = seeded(1), gram_of(Ranges(6))
     bound, best = one_cell_optimum(gram)[1], strategy_named("optimised", Ranges(6)).apply(np.eye(6))
     for size in (0.01, 0.1, 1.0, 10.0):
@@ -161,7 +161,7 @@ def test_no_random_strategy_is_better_than_the_optimum():
 
 @pytest.mark.parametrize(("workload", "max_keys"), [(Prefix(64), 5), (Prefix(64), 20), (Ranges(32), 5)])
 def test_several_cells_are_served_better_by_a_mixture(workload, max_keys):
-    """For several cells per user, the chosen strategy beats both the one-cell optimum and noise on every cell."""
+    """With several cells per privacy unit, the chosen mixture beats the one-cell optimum and noise on every cell."""
 
     def error(made):
         return made.mean_variance() * made.l2(max_keys) ** 2

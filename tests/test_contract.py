@@ -125,7 +125,7 @@ def test_steps_by_number_or_by_date(files: Path) -> None:
     assert by_day.metadata["step"] == 1 and 450 < by_day.frame["noisy_count"].item() < 550
     assert store.series("daily").release("first").frame.equals(by_day.frame)
     assert series.release("by_goal", step=1, epsilon=1, delta=1e-6).metadata["step"] == 1
-    with pytest.raises(DeclarationError, match="does not lie from 2026-01-01 to 2026-01-30"):
+    with pytest.raises(DeclarationError, match="must be from 2026-01-01 to 2026-01-30"):
         series.append(VISITS, step="2026-02-01")
     with pytest.raises(DeclarationError, match="start="):
         sh.create(store, name="numbered", steps=7, **PAGES).append(VISITS, step="2026-01-01")

@@ -1,4 +1,4 @@
-"""Contribution bounds: how a unit counts that has more than max_keys keys."""
+"""Contribution bounds: how units with more than `max_keys` keys are counted."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sparsehist.noise.family import Norm
 
 @dataclass(frozen=True)
 class Keep(Record):
-    """Count a unit towards max_keys of its keys; the choice is random and depends only on the rows of this unit.
+    """Count a unit towards at most max_keys of its keys. Their random choice depends only on the rows of this unit.
 
     Attributes:
-        portable: Whether every engine keeps the same keys for one salt, by SHA-256. The default is a faster order
-            that other engines do not have. Spark always uses the portable order.
+        portable: Whether keys are chosen by SHA-256, so that every engine keeps the same keys for the same salt. The
+            default is a faster order that other engines do not have. Spark always uses the portable order.
 
     Example:
         >>> str(Keep()), str(Keep(portable=True))
@@ -30,9 +30,9 @@ class Keep(Record):
 
 @dataclass(frozen=True)
 class Share(Record):
-    """Count a unit towards all of its keys, with weights that need only the noise of max_keys keys.
+    """Count a unit towards all of its keys, with weights so small that the noise for max_keys keys is enough.
 
-    This needs Gaussian or Laplace noise. If many units have more than max_keys keys, the bias is far smaller.
+    This needs Gaussian or Laplace noise. If many units exceed max_keys, the bias is far smaller than with `Keep`.
 
     Attributes:
         most_keys: A unit with more keys is cut to this number before its weight is computed; 64 times max_keys by
@@ -56,11 +56,11 @@ bounding_of = reader("bounding", "write keep or share(most_keys=640)", Keep, Sha
 
 @dataclass(frozen=True)
 class Shares:
-    """The weights of units under `Share`. Public parameters.
+    """The weights of units under `Share`, as public parameters.
 
-    A unit with m distinct keys adds w(m) to each key: w = min(1, √(l/m)) for the L2 norm and w = min(1, l/m) for the
-    L1 norm, rounded down to a multiple of 1/parts. So w·√m ≤ √l, or w·m ≤ l, and noise for max_keys = l is enough. A
-    unit with more than `most_keys` keys is first cut to `most_keys`.
+    Let l be max_keys. A unit with m distinct keys adds w to each of them: w = min(1, √(l/m)) if noise depends on the
+    L2 norm, w = min(1, l/m) if it depends on the L1 norm, rounded down to a multiple of 1/parts. So the norm of all
+    that a unit adds is at most √l or l, as with l full counts. A unit is first cut to `most_keys` keys.
     """
 
     keys: int  # l
@@ -71,13 +71,13 @@ class Shares:
     def __post_init__(self) -> None:
         if not self.keys <= self.most_keys <= self._most_at(1):
             raise DeclarationError(
-                f"most_keys must be from max_keys={self.keys} to {self._most_at(1)}, because weights of units with "
-                f"more keys would be rounded down to 0; got {self.most_keys}",
+                "most_keys must not be below max_keys, nor so large that weights would be rounded down to 0: it must "
+                f"be from {self.keys} to {self._most_at(1)}, got {self.most_keys}",
                 parameter="bounding",
             )
 
     def describe(self) -> str:
-        """Describe the weights in words."""
+        """Describe the weights in a sentence."""
         share = f"sqrt({self.keys}/keys)" if self.norm == "l2" else f"{self.keys}/keys"
         return (
             f"a unit with more than {self.keys} keys counts at each of its keys (at most {self.most_keys}) with "
@@ -85,12 +85,12 @@ class Shares:
         )
 
     def _most_at(self, weight: int) -> int:
-        """Return the largest number of keys with which a unit has at least this weight, in parts of a count."""
+        """Return the largest number of keys at which a unit still has this weight, given in parts of a count."""
         if self.norm == "l1":
             return self.keys * self.parts // weight
         return self.keys * self.parts**2 // weight**2
 
     def most_at(self) -> list[tuple[int, int]]:
-        """Return all weights, in parts of a count and decreasing, each with its largest number of keys."""
+        """Return each weight, in parts of a count and decreasing, with the largest number of keys that gives it."""
         largest = {min(self._most_at(weight), self.most_keys): weight for weight in range(1, self.parts + 1)}
         return [(largest[keys], keys) for keys in sorted(largest)]

@@ -1,4 +1,4 @@
-"""Checks of single arguments: names, texts for the ledger, numbers, choices, output files."""
+"""Checks of single arguments, such as names, reasons for the ledger, numbers, choices and output files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _Value = TypeVar("_Value")
 
 
 def checked(holds: object, rule: str, value: _Value, parameter: str | None = None) -> _Value:
-    """Return the value if `holds` is true; else raise an error with the text of the rule and the value."""
+    """Return the value if `holds` is true; otherwise raise an error that states the rule and the value."""
     if holds:
         return value
     raise DeclarationError(f"{rule}, got {shown(value)}", parameter=parameter)
 
 
 def checked_name(what: str, name: str) -> str:
-    """Return a valid name of a series, release or population, or refuse it."""
+    """Return the name of a series, release or population; raise an error if it is not valid."""
     rule = f"the name of a {what} is a lower-case letter, then up to 62 of a-z, 0-9 and _"
     return checked(isinstance(name, str) and _NAME.fullmatch(name), rule, name, "name")
 
@@ -35,31 +35,31 @@ def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | 
 
 
 def checked_whole(what: str, number: int, least: int, most: int, *, of: str = "") -> int:
-    """Return a whole number within bounds, or refuse it; `of` completes the message, such as " of cells"."""
+    """Return a whole number; raise an error unless it is from `least` to `most`. The message contains `of`."""
     valid = isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
     return checked(valid, f"{what} must be a whole number{of} from {least} to {most}", number, what)
 
 
 def checked_wait(wait: float) -> float:
-    """Return a number of seconds to wait, or refuse it."""
+    """Return a number of seconds to wait; raise an error if it is negative or not a number."""
     valid = isinstance(wait, int | float) and not isinstance(wait, bool) and wait >= 0  # refuses NaN too
     return checked(valid, "wait must be a number of seconds, 0 or more", wait, "wait")
 
 
 def checked_confidence(confidence: float, what: str = "confidence") -> float:
-    """Return a number strictly between 0 and 1, or refuse it."""
+    """Return a confidence as a float; raise an error unless it is strictly between 0 and 1."""
     valid = isinstance(confidence, int | float) and 0 < confidence < 1
     return float(checked(valid, f"{what} must lie strictly between 0 and 1", confidence))
 
 
 def checked_choice(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Value:
-    """Return the value if it is allowed, or refuse it."""
+    """Return the value; raise an error with the allowed values if it is not among them."""
     valid = isinstance(value, type(allowed[0])) and value in allowed
     return checked(valid, f"{what} must be one of {', '.join(map(repr, allowed))}", value, what)
 
 
 def checked_output(what: str, target: Path, endings: tuple[str, ...]) -> Path:
-    """Return the path of an output file if it can be written, or refuse it before any work is done."""
+    """Return the path of an output file; raise an error, before any work is done, if it cannot be written."""
     directory = target.absolute().parent
     if target.suffix not in endings:
         raise DeclarationError(f"{what}: the file must end in {' or '.join(endings)}, got {str(target)!r}")
@@ -68,5 +68,5 @@ def checked_output(what: str, target: Path, endings: tuple[str, ...]) -> Path:
     if not directory.is_dir():
         raise NotFoundError(f"there is no directory {str(directory)!r} to write {target.name!r} to")
     if not os.access(directory, os.W_OK):
-        raise StoreError(f"cannot write {target}: its directory is not writable")
+        raise StoreError(f"there is no permission to write in the directory of {target}")
     return target

@@ -1,4 +1,4 @@
-"""Measures: sums of a column by key, in addition to the number of units."""
+"""Measures: sums of a column for each key, which are published in addition to counts of units."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def _number(value: Any) -> Fraction:
 
 @dataclass(frozen=True)
 class Measure:
-    """The sum of a column over the rows of a unit with a key, clipped to bounds, in multiples of a step.
+    """A sum of a column for each key, in which the contribution of each unit is clipped to bounds.
 
-    Each row's value is rounded towards zero to a multiple of the step. Then the sum over a unit's rows with a key is
-    clipped. The attribute `clip` has the exact bounds (low, high).
+    The value of each row is rounded towards zero to a multiple of the step. Then the sum over the rows of each unit
+    and key is clipped. The attribute `clip` holds the exact bounds (low, high).
 
     Args:
         column: Name of the column: whole numbers, decimals or floats. `Measure.events` has None.
@@ -70,7 +70,7 @@ class Measure:
     def __post_init__(self) -> None:
         column = self.column
         if column is not None and (not isinstance(column, str) or not _NAME.fullmatch(column)):
-            raise _refusal(f"a measure needs a column with a name of letters, digits and _, got {shown(column)}")
+            raise _refusal(f"the column of a measure must have a name of letters, digits and _, got {shown(column)}")
         bounds = self.clip if isinstance(self.clip, tuple) and len(self.clip) == 2 else (0, self.clip)
         step, low, high = map(_number, (self.step, *bounds))
         steps = high / step if step > 0 else Fraction(0)
@@ -91,22 +91,22 @@ class Measure:
 
     @classmethod
     def events(cls, *, most: int) -> Measure:
-        """Count the rows of a unit at a key, at most `most` of them."""
+        """Return the measure that counts rows: at most `most` rows of each unit and key."""
         return cls(None, clip=most)
 
     @property
     def name(self) -> str:
-        """The column, or "events"; names of published columns begin with this name."""
+        """Name of the column, or "events". Names of published columns begin with this name."""
         return self.column or EVENTS
 
     @property
     def most_steps(self) -> int:
-        """Largest value that a unit adds to a key, in steps."""
+        """Largest contribution of a unit to the sum of a key, in steps."""
         return int(self.clip[1] / self.step)
 
     @property
     def least_steps(self) -> int:
-        """Smallest value that a unit adds to a key, in steps."""
+        """Smallest contribution of a unit to the sum of a key, in steps."""
         return int(self.clip[0] / self.step)
 
     @property
@@ -116,7 +116,7 @@ class Measure:
 
     @property
     def steps_column(self) -> str:
-        """Name of the column of sums, in whole numbers of steps, in counts that a caller passes."""
+        """Name of the column of sums in a frame for `Counts`, where sums are whole numbers of steps."""
         return f"{self.name}_steps"
 
     @property
@@ -125,7 +125,7 @@ class Measure:
         return bool(self.clip[0] < 0)
 
     def noise(self, family: Family) -> Family:
-        """Return the noise of a sum in steps; `family` is the noise of a count."""
+        """Return the noise family of a sum in steps, given the noise family of a count."""
         return replace(family, sensitivity=family.sensitivity * self.most_steps)  # type: ignore[type-var, attr-defined]
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ class Measure:
 
     @classmethod
     def parse(cls, text: str) -> Measure:
-        """Read the result of `str`."""
+        """Read a measure from its text, the result of `str`."""
         match = _TEXT.fullmatch(_SPACES.sub(r"\1", text.strip())) if isinstance(text, str) else None
         if match is None:
             raise _refusal("cannot read a measure")
@@ -144,7 +144,7 @@ class Measure:
 
 
 def measures_of(measures: object) -> tuple[Measure, ...]:
-    """Read a list of measures (each a `Measure` or its text) with different names."""
+    """Read a list of measures, each a `Measure` or its text. Refuse two measures with the same name."""
     listed: list[Any] = list(measures) if isinstance(measures, list | tuple) else [measures] if measures else []
     read = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
     if len({measure.name for measure in read}) != len(read):

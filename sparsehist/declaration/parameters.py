@@ -1,4 +1,4 @@
-"""Parameters: dataclass fields with the properties that Python, command line, SQL and store need."""
+"""Dataclass fields with help, bounds and other properties for the command line, SQL and the store."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def _for_people(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Parameter:
-    """The properties of one parameter besides its name."""
+    """All properties of a parameter except its name."""
 
     help: str  # one or two sentences for `--help`, the reference pages and errors of SQL
     default: Any = MISSING
     least: int = 0  # bounds of a whole number
     most: int | None = None
     choices: tuple[Any, ...] = ()  # allowed values
-    read: Callable[[Any], Any] | None = None  # converts a caller's value to the canonical one
-    show: Callable[[Any], str] | None = _for_people  # converts the value to text for people; None if it is hidden
-    option: Any = str  # type on the command line; None if there is no option
-    sql: bool = True  # whether WITH (…) of SQL has this parameter
+    read: Callable[[Any], Any] | None = None  # converts a given value to its canonical form
+    show: Callable[[Any], str] | None = _for_people  # formats the value for people; None hides it
+    option: Any = str  # type of the command-line option; None for no option
+    sql: bool = True  # whether SQL accepts the parameter in WITH (…)
     example: str = ""  # an example value in SQL
     compared: bool = True  # whether the value matters when records are compared
 
@@ -55,7 +55,7 @@ class Parameter:
 
 
 def parameter(help: str = "", default: Any = MISSING, **properties: Any) -> Any:  # noqa: A002 - like --help
-    """Declare a field of a record as a parameter; `properties` are attributes of `Parameter`."""
+    """Return a dataclass field for a parameter; `properties` are attributes of `Parameter`."""
     return field(default=default, metadata={_KEY: Parameter(help, default, **properties)})
 
 
@@ -65,7 +65,7 @@ def parameters(record: Any) -> dict[str, Parameter]:
 
 
 class Record:
-    """Base class of frozen dataclasses of parameters. Instances store canonical values; None means the default."""
+    """Base class of frozen dataclasses whose fields are parameters. Values are stored in canonical form."""
 
     def __post_init__(self) -> None:
         for name, definition in parameters(self).items():
@@ -77,7 +77,7 @@ class Record:
         object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
-        """Return the text of a record: required parameters, then parameters that differ from their defaults."""
+        """Return the text of a record: required parameters, then those that differ from their default values."""
         values, named = list[str](), dict[str, str]()
         for name, definition in parameters(self).items():
             value = getattr(self, name)
@@ -90,7 +90,7 @@ class Record:
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Return a function that reads a record: an instance, its text, or the only argument of a single class."""
+    """Return a function that makes a record from its text, from its only argument, or from a record unchanged."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
     notation = Notation(what, "numbers, texts, True and False", lambda: advice, bare=True)
 
@@ -126,7 +126,7 @@ def rows(record: Any) -> list[tuple[str, str]]:
 
 
 def sql_words(record: Any) -> list[str]:
-    """Return the parameter names of WITH (…) in SQL; required parameters come first."""
+    """Return the names of the parameters that SQL accepts in WITH (…), required parameters first."""
     words = [name for name, definition in parameters(record).items() if definition.sql]
     return sorted(words, key=lambda name: name not in needed(record))
 

@@ -1,4 +1,4 @@
-"""Logs that grow: a running series has steps, a periodic series has one histogram per day, week or month."""
+"""Parameters of logs that grow: the steps of a running series and the periods of a periodic series."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Steps(Record):
     """The steps of a running series.
 
     Attributes:
-        number: Largest number of steps, from 2 to 2,000. The noise is designed for this number, and grows with its
-            logarithm.
-        start: First day of the first step, a date or its text; None if steps have only numbers.
-        every: "day" or "week".
+        number: Largest number of steps, from 2 to 2,000. The noise is designed for this number of steps and grows
+            with its logarithm.
+        start: First day of the first step, a date or its text; None if steps are given only by number.
+        every: Length of a step: "day" or "week".
 
     Example:
         >>> days = Steps(365, start="2026-01-01")
@@ -54,7 +54,7 @@ class Steps(Record):
     every: str = parameter(default="day", choices=tuple(_DAYS))
 
     def step_of(self, step: int | str | date) -> int:
-        """Return the number of a step, from 1; `step` is this number or a day in the step.
+        """Return the number of a step, counted from 1. `step` is this number, or a day within the step.
 
         Raises:
             DeclarationError: If there is no such step.
@@ -67,19 +67,19 @@ class Steps(Record):
         number = (day - first).days // width + 1
         if not 1 <= number <= self.number:
             last = first + timedelta(self.number * width - 1)
-            raise DeclarationError(f"step {day} does not lie from {first} to {last}", parameter="step")
+            raise DeclarationError(f"the day of a step must be from {first} to {last}, got {day}", parameter="step")
         return number
 
 
 @dataclass(frozen=True)
 class Every(Record):
-    """The periods of a periodic series: one histogram each, and one budget for all.
+    """The periods of a periodic series, which share one budget. Each period has its own histogram.
 
     Attributes:
         period: "day", "week" (ISO) or "month".
         periods: Largest number of periods; by default the number of periods in a year.
-        protects: Privacy unit of the budget. "user": one unit over all periods; its cost is the sum over periods.
-            "user-week" ("user-day", …): one unit in one period; its cost is the cost of the costliest period.
+        protects: Privacy unit of the budget. "user": a unit in all periods; the cost is the sum over all periods.
+            "user-week" ("user-day", …): a unit in a single period; the cost is that of the costliest period.
         most_periods: Largest number of periods in which a unit counts (the first ones appended); None for all. The
             cost to one unit is then the sum over this number of costliest periods, in one period the sum over two.
         budget: rho or `sh.EpsilonDelta(8, 1e-6)`, the limit of all releases together; None for no limit. The budget
@@ -97,7 +97,7 @@ class Every(Record):
     budget: Level | EpsilonDelta | None = parameter(default=None, read=level_or_goal, compared=False)
 
     def __post_init__(self) -> None:
-        """Check every parameter; the default number of periods is stored as None."""
+        """Check each parameter, and store the default number of periods as None."""
         super().__post_init__()
         checked_choice("protects", self.protects, (USER, self.unit_period))
         if self.periods == _PER_YEAR[self.period]:
@@ -110,19 +110,19 @@ class Every(Record):
 
     @property
     def unit_period(self) -> str:
-        """Name of the privacy unit "one unit in one period", such as "user-week"."""
+        """Name of the privacy unit if it is a unit in a single period, such as "user-week"."""
         return f"{USER}-{self.period}"
 
     def per_period(self, n_periods: int) -> int:
-        """Return how many of the costliest periods add up for one unit in one period.
+        """Return how many periods can change if the rows of one unit in one period are removed: 1 or 2.
 
-        These are two periods if `most_periods` is set: if a unit's rows of one period are removed, the unit may count
-        in a later period instead (docs/mathematics.md, Periods).
+        Two periods can change if `most_periods` is set, because the unit may then count in a later period instead
+        (docs/mathematics.md, Periods).
         """
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """Return how many of the costliest periods a budget adds up; None for all periods."""
+        """Return how many periods, the costliest ones, the budget adds up; None for all periods."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:

@@ -1,4 +1,4 @@
-"""Domains: the set of keys that a histogram can count, declared rather than listed."""
+"""Domains: declarations of all keys that a histogram can count."""
 
 from sparsehist.domain.base import Domain
 from sparsehist.domain.catalogue import Catalogue, one_cell

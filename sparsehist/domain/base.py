@@ -1,6 +1,6 @@
-"""The base class of domains: cells and keys, never listed.
+"""`Domain`, the base class of all domains, and the reader of their text form.
 
-A domain is declared without looking at the log. It is public, so errors show its values. Keys are polars frames
+A domain is declared without looking at the log. It is public, so errors may show its keys. Keys are Polars frames
 with the columns ``key_0``, ``key_1``, … in the domain's canonical dtypes.
 """
 
@@ -35,10 +35,10 @@ _READABLE = 10**9
 
 
 class Domain(abc.ABC):
-    """The set of all keys a histogram could count; each key is one cell.
+    """The set of all keys that a histogram can count; each key is one cell.
 
-    Domains are immutable, hashable and equal by value. The cells of a domain below 2**63 cells are numbered from 0 in
-    a fixed order.
+    Domains are immutable and hashable, and are compared by value. A domain with fewer than 2**63 cells numbers them
+    from 0 in a fixed order.
 
     Example:
         >>> domain = Domain.parse("integers(5, 10)")
@@ -53,7 +53,7 @@ class Domain(abc.ABC):
     """Whether its keys cannot be listed: then it has no size, and its cells have no numbers and cannot be drawn."""
 
     def __init_subclass__(cls, *, example: str | None = None) -> None:
-        """Register the textual form, if there is an example of it."""
+        """Register a subclass under the name in its example, so that `Domain.parse` can read its text."""
         if example is not None:
             cls.example = example
             _KINDS[example.partition("(")[0]] = cls
@@ -61,11 +61,11 @@ class Domain(abc.ABC):
     @property
     @abc.abstractmethod
     def size(self) -> int:
-        """Number of cells, exact however large."""
+        """Exact number of cells, which may exceed 64 bits."""
 
     @property
     def parts(self) -> tuple[Domain, ...]:
-        """The one-column domain of each key column."""
+        """One domain for each key column; a product has several."""
         return (self,)
 
     @property
@@ -75,108 +75,108 @@ class Domain(abc.ABC):
 
     @property
     def dtype_names(self) -> tuple[str, ...]:
-        """Name in Polars of the canonical dtype of each key column."""
+        """Names of the canonical Polars dtypes, one for each key column."""
         self._refuse()
 
     @property
     def dtypes(self) -> tuple[pl.DataType, ...]:
-        """Canonical dtype of each key column."""
+        """Canonical Polars dtypes, one for each key column."""
         import polars as pl
 
         return tuple(getattr(pl, name)() for name in self.dtype_names)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        """Return whether a log column of this dtype can be converted to this key column without loss."""
+        """Return whether a log column with this dtype can become key column number `column` without loss."""
         if not 0 <= column < self.columns:
             return False
         canonical = self.dtype_names[column]
         return holds_text(dtype) if canonical == "String" else str(dtype) in (canonical, *_FITTING.get(canonical, ()))
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:  # noqa: ARG002
-        """Whether each key is a cell; shape (n,). Keys are columns key_0, … in canonical dtypes, without nulls."""
+        """Return whether each key is in the domain; shape (n,). Keys have canonical dtypes and no nulls."""
         self._refuse()
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
-        """Draw n independent cells, each exactly uniform over the domain, as columns key_0, … in canonical dtypes."""
+        """Draw n independent cells, exactly uniform over the domain; return them as a frame of keys."""
         return self._keys(rng.integers(0, self.size - 1, size=whole_number("n", n), dtype=np.int64, endpoint=True))
 
     def _index(self, keys: pl.DataFrame) -> IntArray:  # noqa: ARG002
-        """Return `index` for a domain below 2**63 cells."""
+        """Compute `index`; called only if the domain has fewer than 2**63 cells."""
         self._refuse()
 
     def _keys(self, indices: IntArray) -> pl.DataFrame:  # noqa: ARG002
-        """Return `keys` for a domain below 2**63 cells and valid numbers."""
+        """Compute `keys`; called only with valid numbers, if the domain has fewer than 2**63 cells."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise DomainError(f"the keys of {self} are not available: pass domain= with its keys", parameter="domain")
+        raise DomainError(f"pass domain= with its keys, which cannot be read from {self}", parameter="domain")
 
     @abc.abstractmethod
     def __str__(self) -> str:
-        """Write the domain in the form that `Domain.parse` reads."""
+        """Return the text form of the domain, which `Domain.parse` reads."""
 
     def index(self, keys: pl.DataFrame) -> IntArray:
-        """Return the numbers of cells, from 0 to size − 1; shape (n,), int64. Refuse 2**63 cells or more."""
+        """Return the cell number of each key; shape (n,), int64. Refuse domains with 2**63 cells or more."""
         self._require_indexable()
         return self._index(keys)
 
     def keys(self, indices: IntArray) -> pl.DataFrame:
-        """Return the cells with these numbers, as columns key_0, …: the inverse of `index`. Refuses other numbers."""
+        """Return the keys of cells, given their numbers (the inverse of `index`). Refuse numbers without a cell."""
         self._require_indexable()
         numbers = noise_array("cells", indices).astype(np.int64, copy=False)
         if numbers.size and (numbers.min() < 0 or numbers.max() >= self.size):
-            raise DomainError(f"cells of {self.describe()} are numbered 0 to {self.size - 1}")
+            raise DomainError(f"cell numbers must be from 0 to size - 1 = {self.size - 1} in {self.describe()}")
         return self._keys(numbers)
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Cast keys of a log, in dtypes that the domain accepts, to canonical dtypes, in the same order."""
+        """Cast keys of a log, whose dtypes the domain accepts, to canonical dtypes. Rows keep their order."""
         import polars as pl
 
         dtypes = zip(key_names(self.columns), self.dtypes, strict=True)
         return keys.select(pl.col(name).cast(dtype) for name, dtype in dtypes)
 
     def describe(self) -> str:
-        """Describe the domain in at most 120 characters, a long catalogue by size and sha256."""
+        """Describe the domain in at most 120 characters. A long catalogue is described by its size and SHA-256."""
         text = str(self)
         return text if len(text) <= _SHORT_TEXT else f"{text[: _SHORT_TEXT - 1]}…"
 
     def describe_size(self) -> str:
-        """Describe the number of keys in a short text, exact while it can be read."""
+        """Describe the number of keys in a short text: exactly below 10**9, otherwise with three digits."""
         if self.is_open:
             return "any key"
         return f"{self.size:,} keys" if self.size < _READABLE else f"{Decimal(self.size):.3g} keys"
 
     def attachments(self) -> Mapping[str, Catalogue]:
-        """Catalogues, keyed by sha256, whose values the text form omits; `Domain.parse` takes copies as `files`."""
+        """Return, by SHA-256, the catalogues that the text form does not write out; `parse` needs copies of them."""
         return {}
 
     def __repr__(self) -> str:
         return f"<domain {self.describe()}>"
 
     def _fix(self, **fields: object) -> None:
-        """Set the fields of a domain under construction, although its dataclass is frozen."""
+        """Set fields in a constructor, although the dataclass is frozen."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def _require_indexable(self) -> None:
         if self.size >= 2**63:
-            raise DomainError(f"cells are numbered in domains below 2**63 cells only; {self.describe()} has more")
+            raise DomainError(f"only domains with fewer than 2**63 cells number their cells, not {self.describe()}")
 
     def _require_writable_size(self) -> None:
         if self.size > GREATEST_SIZE:
             raise DomainError(
-                f"{self.describe()} has more than 10**4000 cells: bound its keys to fewer bytes or characters, or "
-                "declare hash64() or open(delta=…), which take text of any length"
+                "a domain must not have more than 10**4000 cells: bound its keys to fewer bytes or characters, or "
+                f"declare hash64() or open(delta=…), which take text of any length; got {self.describe()}"
             )
 
     @staticmethod
     def parse(text: str, *, files: Mapping[str, Path] | None = None) -> Domain:
-        """Read the textual form of a domain, as SQL, the command line and the store hold it.
+        """Read a domain from its text form, which SQL, the command line and the store use.
 
         Args:
             text: For example ``strings(max_bytes=32)`` or
                 ``product(country=catalogue('DE', 'US'), n=integers(9))``.
-            files: Paths of copies to read instead of catalogue files, by the sha256 in the text.
+            files: Copies to read instead of catalogue files: paths, keyed by the SHA-256 in the text.
 
         Raises:
             DomainError: If the text is not a domain; the message says what to write.
@@ -189,12 +189,12 @@ class Domain(abc.ABC):
 
     @staticmethod
     def names_a_file(text: str) -> bool:
-        """Return whether `parse` would read a file for this text."""
+        """Return whether `parse` would open a file to read this text."""
         return _names_a_file(_NOTATION.read(text))
 
     @classmethod
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Domain:  # noqa: ARG003
-        """Make a domain of this class from the arguments of its text; `files` as in `parse`."""
+        """Make a domain of this class from the parsed arguments of its text form; `files` is as in `parse`."""
         try:
             inspect.signature(cls).bind(*values, **named)
         except TypeError as error:
@@ -212,7 +212,7 @@ _NOTATION = Notation(
 
 
 def _names_a_file(form: Form) -> bool:
-    """Return whether a parsed text, or any part of it, names a file or its digest."""
+    """Return whether a parsed text, or a text nested in it, has an argument `file` or `sha256`."""
     inner = [value for value in (*form.values, *form.named.values()) if isinstance(value, Form)]
     return not form.named.keys().isdisjoint(("file", "sha256")) or any(map(_names_a_file, inner))
 
@@ -230,10 +230,10 @@ def _domain(form: Form, files: Mapping[str, Path]) -> Domain:
 
 
 def holds_text(dtype: pl.DataType) -> bool:
-    """Return whether a column of this type becomes String without loss."""
+    """Return whether a column with this dtype can be cast to String without loss."""
     return str(dtype).startswith(("String", "Categorical", "Enum"))
 
 
 def key_names(columns: int) -> list[str]:
-    """Return the names of the key columns of a frame of keys."""
+    """Return key_0, key_1 and so on: the column names of a frame of keys."""
     return [f"key_{column}" for column in range(columns)]

@@ -1,4 +1,4 @@
-"""Catalogues: domains whose cells are given as a list or a file."""
+"""Catalogues: domains that list their keys, in memory or in a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOUNS = {"String": "strings", "Date": "dates", "Boolean": "booleans", "Int64": 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.csv', column='url')"):
-    """The values of a list or of a file, in their order; equal if the values and their order are equal.
+    """A domain whose keys are the values of a list or a file. The order of the values matters for equality.
 
     Args:
         values: Strings, integers, dates or booleans, all of one type; any iterable, array or series.
@@ -62,9 +62,9 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
 
         if (values is None) == (file is None):
-            raise DomainError("catalogue() needs either values or file=…; for example catalogue('DE', 'US')")
+            raise DomainError("catalogue() needs either values or file=…, for example catalogue('DE', 'US')")
         if not isinstance(file, str | Path | None):
-            raise DomainError(f"catalogue() takes the path of a file, got {shown(file)}")
+            raise DomainError(f"file= of catalogue() must be the path of a file, got {shown(file)}")
         if file is None and column is not None:
             raise DomainError(f"catalogue() got column={column!r} without file=…")
         checked = read_values(values, kind) if values is not None else read_file(Path(str(file)), column, kind)
@@ -79,7 +79,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
         for key, value in named.items():
             if key not in ("file", "column", "kind", "sha256"):
-                which = f" {shown(key)}" if len(named) <= 4 else ""  # a dictionary may hold data
+                which = f" {shown(key)}" if len(named) <= 4 else ""  # a longer dictionary may be data
                 raise DomainError(f"catalogue(): unknown argument{which}; write {cls.example}")
             if not isinstance(value, str):
                 raise DomainError(f"catalogue(): {key} is text, got {shown(value)}")
@@ -94,11 +94,11 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         return cls(values or None, **named)
 
     def write_parquet(self, path: Path | IO[bytes]) -> None:
-        """Write the values to a Parquet file of one column, which `Domain.parse` reads as one of `files`."""
+        """Write the values to a Parquet file of one column, which `Domain.parse` can read as one of its `files`."""
         try:
             self.values.alias("value").to_frame().write_parquet(path)
         except OSError as error:
-            raise InputError(f"cannot write the catalogue copy {str(path)!r}: {error.strerror or error}") from None
+            raise InputError(f"cannot write a catalogue copy to {str(path)!r}: {error.strerror or error}") from None
 
     @property
     def size(self) -> int:
@@ -152,5 +152,5 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
 
 @cache
 def one_cell() -> Catalogue:
-    """Return the domain of a series without a key: one cell that holds every unit."""
-    return Catalogue(["all"])  # not at import, because that would start threads of Polars
+    """Return the domain of a series without a key: one cell that counts every unit."""
+    return Catalogue(["all"])  # made at the first call, because importing the package must not start Polars threads

@@ -1,4 +1,4 @@
-"""Reading and checking the values of a catalogue; they are public, so errors show them."""
+"""Read and check the values of a catalogue. The values are public, so errors may show them."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _ONE_TYPE = "a catalogue holds strings, integers, dates or booleans, all of one 
 
 
 def read_values(values: Iterable[Any] | pl.Series, kind: str | None) -> pl.Series:
-    """Check values given in Python and bring them to a canonical dtype."""
+    """Check the values of a Python list, array or series, and return them in a canonical dtype."""
     if isinstance(values, pl.Series):
         return check_series(values, kind)
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise DomainError(f"catalogue() needs a list of values, got {shown(values)}")
+        raise DomainError(f"catalogue() takes its values as a list, got {shown(values)}")
     if isinstance(values, pl.DataFrame | pl.LazyFrame):
-        raise DomainError(f"catalogue() needs a list of values or one column, got {shown(values)}")
+        raise DomainError(f"catalogue() takes a list of values or one column, not a frame; got {shown(values)}")
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     kinds = {type(value).__name__ for value in listed if value is not None}
     mixed = DomainError(f"{_ONE_TYPE} and within 64 bits; got values of type {', '.join(sorted(kinds))}")
-    if "bool" in kinds and len(kinds) > 1:  # Polars would make them integers
+    if "bool" in kinds and len(kinds) > 1:  # Polars would convert booleans to integers
         raise mixed
     try:
         return check_series(pl.Series(listed, strict=True), kind)
     except UnicodeEncodeError:
-        raise DomainError("the catalogue has text that is not valid Unicode (a lone surrogate)") from None
+        raise DomainError("text of the catalogue is not valid Unicode: it contains a lone surrogate") from None
     except (TypeError, OverflowError):
         raise mixed from None
 
 
 def read_file(path: Path, column: str | None, kind: str | None) -> pl.Series:
-    """Read one column of a Parquet, CSV or text file and check it."""
+    """Read and check the catalogue in one column of a Parquet, CSV or text file."""
     ending = path.suffix.lower()
     if ending not in (".parquet", ".csv", ".txt"):
-        raise DomainError(f"catalogue file {str(path)!r} must end in .parquet, .csv or .txt")
+        raise DomainError(f"a catalogue file must end in .parquet, .csv or .txt, got {str(path)!r}")
     if not path.is_file():
-        raise DomainError(f"catalogue file {str(path)!r} does not exist or is not a file")
+        raise DomainError(f"there is no catalogue file at the path {str(path)!r}")
     try:
         if ending == ".txt":
             lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
@@ -63,21 +63,21 @@ def read_file(path: Path, column: str | None, kind: str | None) -> pl.Series:
 
 
 def check_series(series: pl.Series, kind: str | None) -> pl.Series:
-    """Refuse nulls, NaN, empty strings, duplicates and odd types; return canonical values."""
+    """Return values in a canonical dtype; refuse nulls, floats, empty strings, duplicates and other types."""
     if series.is_empty():
-        raise DomainError("the catalogue is empty; it needs at least one value")
+        raise DomainError("the catalogue is empty: it needs at least one value")
     if series.has_nulls():
-        raise DomainError(f"the catalogue has a null at position {_first(series.is_null())}; leave it out")
+        raise DomainError(f"leave nulls out of the catalogue: there is one at position {_first(series.is_null())}")
     canonical = _canonical(series if kind is None else _cast(series, kind))
     if canonical.dtype == pl.String and (empty := canonical == "").any():
-        raise DomainError(f"the catalogue has an empty string at position {_first(empty)}; leave it out")
+        raise DomainError(f"leave empty strings out of the catalogue: there is one at position {_first(empty)}")
     if (repeated := ~canonical.is_first_distinct()).any():
-        raise DomainError(f"the catalogue lists {shown(canonical[_first(repeated)])} twice; each value is one cell")
+        raise DomainError(f"the catalogue repeats a value: list {shown(canonical[_first(repeated)])} only once")
     return canonical.alias("value")
 
 
 def sha256_of(values: pl.Series) -> str:
-    """Digest canonical values: their type, then their lengths and bytes, in order."""
+    """Return the SHA-256 of canonical values: it covers the dtype, the lengths of strings, and all bytes."""
     digest = hashlib.sha256(f"{values.dtype}\n".encode())
     if values.dtype == pl.String:
         digest.update(values.str.len_bytes().to_numpy().astype("<u8").tobytes())
@@ -92,11 +92,11 @@ def sha256_of(values: pl.Series) -> str:
 def _canonical(series: pl.Series) -> pl.Series:
     dtype = series.dtype
     if dtype.is_float():
-        raise DomainError(f"{series[0]!r} is a float, which cannot be a key; write integers or strings ({_ONE_TYPE})")
+        raise DomainError(f"floats cannot be keys: write integers or strings instead of {series[0]!r} ({_ONE_TYPE})")
     if dtype.is_integer():
         fits = [wide for wide in (pl.Int64, pl.UInt64) if not series.cast(wide, strict=False).has_nulls()]
         if not fits:
-            raise DomainError("the integers of the catalogue do not fit 64 bits")
+            raise DomainError("the integers of a catalogue must fit in 64 bits")
         return series.cast(fits[0])
     if dtype in (pl.String, pl.Categorical, pl.Enum):
         return series.cast(pl.String)
@@ -106,25 +106,25 @@ def _canonical(series: pl.Series) -> pl.Series:
 
 
 def _cast(series: pl.Series, kind: str) -> pl.Series:
-    """Read values as the declared kind; only from text or from that kind itself."""
+    """Convert values to the declared kind. They must be text or already of that kind; integers may become strings."""
     if kind not in _KINDS:
-        raise DomainError(f"catalogue kind {kind!r} is not one of {', '.join(map(repr, _KINDS))}")
+        raise DomainError(f"kind of a catalogue must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
     canonical = _canonical(series)
     if canonical.dtype == _KINDS[kind] or (kind == "integer" and canonical.dtype.is_integer()):
         return canonical
     if kind == "string" and canonical.dtype.is_integer():
         return canonical.cast(pl.String)
     if canonical.dtype != pl.String:
-        raise DomainError(f"a catalogue column of {canonical.dtype} cannot be read as kind {kind!r}")
+        raise DomainError(f"only text can be converted to another kind; got {canonical.dtype} and kind {kind!r}")
     read = _from_text(canonical, kind)
     if (bad := read.is_null()).any():
         value = canonical[_first(bad)]
-        raise DomainError(f"{shown(value)} in the catalogue cannot be read as kind {kind!r}")
+        raise DomainError(f"a value of the catalogue cannot be read as kind {kind!r}: {shown(value)}")
     return _canonical(read)
 
 
 def _recognised(text: pl.Series) -> pl.Series:
-    """Read text as integers, dates or booleans if every value is written exactly as such."""
+    """Convert text to integers, dates or booleans if all values have the canonical spelling of that type."""
     for name in ("integer", "date", "boolean"):
         read = _from_text(text, name)
         if not read.has_nulls():
@@ -133,7 +133,7 @@ def _recognised(text: pl.Series) -> pl.Series:
 
 
 def _from_text(text: pl.Series, kind: str) -> pl.Series:
-    """Read text in canonical spelling; null for any other spelling."""
+    """Convert text to a kind; values in any other than the canonical spelling become null."""
     if kind == "boolean":
         return text.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
     if kind == "date":

@@ -1,4 +1,4 @@
-"""Draw uniformly among free cells, without listing the domain."""
+"""Draw uniformly from the free cells of a domain, which are not in a given set, without listing the domain."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def draw_free(
     taken_keys: Callable[[], pl.DataFrame],
     rng: np.random.Generator,
 ) -> pl.DataFrame:
-    """Draw n distinct free cells, every set and order of them equally likely, as columns key_0 and so on.
+    """Draw n distinct cells that are not taken, uniformly over all ordered samples; return a frame of keys.
 
-    If at most half of the domain is taken or wanted, cells are drawn until enough are free and new: at most two draws
-    per cell on average. Otherwise free cells are ranked by `taken_keys`.
+    If taken and wanted cells are at most half of the domain, cells are drawn from the whole domain, and taken or
+    repeated ones are rejected: at most two draws per cell on average. Otherwise ranks among the free cells are drawn.
     """
     import polars as pl
 
-    promise(0 <= n <= domain.size - n_taken, "fewer free cells than wanted")
+    promise(0 <= n <= domain.size - n_taken, "the domain has fewer free cells than wanted")
     found = domain.draw(0, rng=rng)
     if n and 2 * (n_taken + n) > domain.size:
         occupied = np.sort(domain.index(taken_keys()))
@@ -41,6 +41,6 @@ def draw_free(
     while (missing := n - found.height) > 0:
         drawn = domain.draw(missing * domain.size // (domain.size - n_taken - n) + 8, rng=rng)
         free = drawn.filter(~np.asarray(taken(drawn), dtype=np.bool_))
-        # first occurrences in the order drawn, as if drawn one by one
+        # keep the first occurrence of each cell in the order drawn, as if cells were drawn one at a time
         found = pl.concat([found, free]).unique(keep="first", maintain_order=True)
     return found.head(n)

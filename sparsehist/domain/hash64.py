@@ -1,4 +1,4 @@
-"""All 64-bit hashes: text of any length in a domain of known size."""
+"""The domain of all 64-bit hashes, for keys that are text of any length."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Hash64(Domain, example="hash64()"):
-    """All 2**64 values of a public hash of text.
+    """A domain for text of any length: its cells are the 2**64 values of a public hash.
 
-    A text column of the log is hashed before counting; a UInt64 column holds hashes already. Keys with the same hash
-    share a cell. Releases publish hashes: `Hash64.of` gives those of candidate keys.
+    A text column of the log is hashed before counting; a UInt64 column must already contain hashes. Texts with the
+    same hash share a cell. Releases publish hashes. To recognise keys, hash candidate texts with `Hash64.of`.
 
     Example:
         >>> Hash64.of(["abc"]).to_list()
@@ -50,9 +50,9 @@ class Hash64(Domain, example="hash64()"):
 
     @staticmethod
     def of(strings: pl.Series | Sequence[str]) -> pl.Series:
-        """Hash text without a salt: the last 8 of the 16 bytes of the MD5 of its UTF-8, read little-endian.
+        """Hash each text without a salt: the last 8 bytes of the MD5 of its UTF-8 bytes, as a little-endian integer.
 
-        This is DuckDB's ``md5_number_lower``.
+        The same hash as ``md5_number_lower`` of DuckDB.
 
         Args:
             strings: A list, or a series of String, Categorical or Enum; shape (n,).
@@ -65,10 +65,10 @@ class Hash64(Domain, example="hash64()"):
 
         if not isinstance(strings, pl.Series):
             if isinstance(strings, str) or not all(isinstance(text, str) for text in strings):
-                raise DomainError("Hash64.of hashes a list or series of text, such as ['weather']")
+                raise DomainError("Hash64.of takes a list or series of text, such as ['weather']")
             strings = pl.Series(strings, dtype=pl.String)
         if not holds_text(strings.dtype):
-            raise DomainError(f"Hash64.of hashes text, got a series of {strings.dtype}; cast it to String first")
+            raise DomainError(f"Hash64.of hashes text: cast the series to String first, got dtype {strings.dtype}")
         table = strings.cast(pl.String).alias("key_0").to_frame().to_arrow()
         with duckdb.connect(":memory:") as connection:
             hashed: pl.DataFrame = connection.from_arrow(table).project("md5_number_lower(key_0) as hash").pl()

@@ -1,4 +1,4 @@
-"""Open domains: keys that nobody can list beforehand."""
+"""Open domains, for keys that nobody can list in advance."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ADVICE = "for example open(delta='1e-6') or open('string', 'date', delta='1e-6'
 
 @dataclass(frozen=True, init=False, repr=False)
 class Open(Domain, example="open(delta='1e-6')"):
-    """All keys of the declared types: no bound, no list, no size.
+    """All possible keys of the declared types, without a bound on their number.
 
-    Only keys that some unit has are published, so publishing a key that only one unit has reveals that unit. `delta`
-    bounds the probability of that over all releases of the series together: the guarantee is delta-approximate, and
-    thresholds follow from delta. There are no false keys.
+    Only keys that some unit touched are published. If only one unit touched a published key, the key reveals that
+    unit. `delta` bounds the probability of this over all releases of the series together. It is the δ∞ of the
+    guarantee and determines the thresholds. There are no false keys.
 
     Args:
         columns: Type of each key column: "string", "integer" (64 bits) or "date"; one of strings by default.
@@ -54,12 +54,12 @@ class Open(Domain, example="open(delta='1e-6')"):
         types = columns or ("string",)
         for given in types:
             if given not in _TYPES:
-                raise DomainError(f"open(): a key column is one of {tuple(_TYPES)}, got {shown(given)}; {_ADVICE}")
+                raise DomainError(f"a key type of open() is one of {tuple(_TYPES)}, got {shown(given)}; {_ADVICE}")
         self._fix(types=types, delta=_read_delta(delta))
 
     @property
     def size(self) -> int:
-        raise DomainError(f"{self} is open: it has no size, and its cells are neither numbered nor drawn")
+        raise DomainError(f"an open domain has no size, and its cells cannot be numbered or drawn: {self}")
 
     @property
     def columns(self) -> int:
@@ -75,7 +75,7 @@ class Open(Domain, example="open(delta='1e-6')"):
 
     @property
     def delta_text(self) -> str:
-        """The exact value: a decimal with a power of ten, or a fraction if no decimal is exact."""
+        """The exact value of delta as text: a decimal such as 1e-6, or a fraction if no decimal is exact."""
         with localcontext(_EXACT):
             try:
                 return f"{(Decimal(self.delta.numerator) / Decimal(self.delta.denominator)).normalize():e}"
@@ -96,5 +96,5 @@ def _read_delta(given: str | float | Fraction | Decimal) -> Fraction:
     except (ArithmeticError, TypeError, ValueError):
         delta = Fraction(0)
     if not _SMALLEST <= delta < 1:
-        raise DomainError(f"open(): delta is a number from 1e-300 to below 1, got {shown(given)}; {_ADVICE}")
+        raise DomainError(f"delta of open() must be at least 1e-300 and below 1, got {shown(given)}; {_ADVICE}")
     return delta

@@ -1,4 +1,4 @@
-"""Products of one-column domains: a cell for every combination."""
+"""The `Product` domain, for histograms with several key columns."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, init=False, repr=False)
 class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers(9))"):
-    """Every combination of the cells of several domains, one for each key column.
+    """The product of several one-column domains: one cell for each combination of their cells.
 
     Args:
-        components: Domains by key column name, for names that are no Python identifiers.
-        named: The same, as keyword arguments.
+        components: Mapping from names of key columns to domains, needed for names that are not Python identifiers.
+        named: Domains as keyword arguments, by the name of the key column.
 
     Raises:
         DomainError: If there is no component, a name is given twice, a component is not a domain of one column, or
@@ -46,26 +46,26 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
         given = {} if components is None else as_mapping("components", components)
         twice = sorted(given.keys() & named.keys())
         if twice:
-            raise DomainError(f"product() got column {twice[0]!r} twice; each key column has one domain")
+            raise DomainError(f"each column of product() must have only one domain, not two as {twice[0]!r}")
         given |= named
         if not given:
-            raise DomainError(f"product() has no columns; write {self.example}")
+            raise DomainError(f"product() needs at least one column; write {self.example}")
         for name, component in given.items():
             if not isinstance(name, str) or not name:
-                raise DomainError(f"product() names its columns by non-empty text, got {shown(name)}")
+                raise DomainError(f"column names of product() must be non-empty text, got {shown(name)}")
             if not isinstance(component, Domain):
-                raise DomainError(f"each column of product() needs a domain, got {type(component).__name__}")
+                raise DomainError(f"each column of product() must have a domain, got {type(component).__name__}")
             if isinstance(component, Product) or component.columns != 1:
-                raise DomainError(f"column {name!r} of product() is itself a product; list its columns side by side")
+                raise DomainError(f"products cannot be nested: list the columns of {name!r} side by side")
             if component.is_open:
-                raise DomainError(f"column {name!r} of product() is open: write open('string', 'date', delta=…)")
+                raise DomainError(f"{name!r} is open: write open('string', 'date', delta=…) instead of product()")
         self._fix(names=tuple(given), components=tuple(given.values()))
         self._require_writable_size()
 
     @classmethod
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Product:  # noqa: ARG003
         if values:
-            raise DomainError(f"product() names each of its columns; write {cls.example}")
+            raise DomainError(f"product() needs a name for each column; write {cls.example}")
         return cls(named)
 
     @property

@@ -1,4 +1,4 @@
-"""Ranges of integers, and of calendar days."""
+"""Domains that are ranges of integers or of calendar days."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, init=False, repr=False)
 class Integers(Domain, example="integers(1000) or integers(5, 10)"):
-    """The integers 0 … n−1, or those from low to high inclusive.
+    """The integers from 0 to n − 1, or from low to high, both included.
 
-    Keys are Int64, or UInt64 where the range goes beyond it.
+    Keys have the dtype Int64, or UInt64 if the range exceeds Int64.
 
     Args:
         first: n, the number of integers; or low, when `high` is given.
@@ -51,7 +51,7 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
             got = f"integers({shown(first)})" if high is None else f"integers({shown(low)}, {shown(last)})"
             raise DomainError(f"{got} contains no integers: pass either n >= 1, or low and high with low <= high")
         if not (_INT64[0] <= low and last <= _INT64[1]) and not (_UINT64[0] <= low and last <= _UINT64[1]):
-            raise DomainError(f"integers from {shown(low)} to {shown(last)} do not fit 64 bits")
+            raise DomainError(f"integers must fit in 64 bits, got the range from {shown(low)} to {shown(last)}")
         self._fix(low=low, high=last)
 
     @property
@@ -110,7 +110,7 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
     def __init__(self, start: date | str, end: date | str) -> None:
         first, last = read_date(start), read_date(end)
         if last < first:
-            raise DomainError(f"dates('{first}', '{last}') holds no day; the first must not come after the last")
+            raise DomainError(f"the first day must not be after the last in dates('{first}', '{last}')")
         self._fix(start=first, end=last)
 
     @property
@@ -135,7 +135,7 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
 
 
 def read_date(value: date | str) -> date:
-    """Read a day; a moment of a day is refused, since it would lose its time."""
+    """Read a date from a `date` or its text. Refuse a datetime, because its time of day would be lost."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     if isinstance(value, str) and len(value) == len("2014-05-01"):
@@ -143,4 +143,4 @@ def read_date(value: date | str) -> date:
             return date.fromisoformat(value)
         except ValueError:
             pass
-    raise DomainError(f"{shown(value)} is not a date; write it as '2014-05-01'")
+    raise DomainError(f"{shown(value)} is not a date; write dates as '2014-05-01'")

@@ -1,8 +1,8 @@
-"""All strings up to a length: valid UTF-8, or over an alphabet.
+"""The `Strings` domain: all strings up to a length, in valid UTF-8 or over an alphabet.
 
-The length of a character is its number of UTF-8 bytes if bytes are bounded, else 1. With a_c characters of length c
-there are W(r) = Σ_c a_c·W(r − c) strings of length r, W(0) = 1. Strings are numbered by length, then by first
-character, and so on, in integers of any size: a uniform number gives a uniform string.
+A character has length 1, or its number of UTF-8 bytes if `max_bytes` is given. If a_c characters have length c, the
+number of strings of length r is W(r) = Σ_c a_c·W(r − c), with W(0) = 1. Strings are sorted by length, then by their
+characters, and numbered from 0. To draw a uniform string, draw a uniform number, an integer of any size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST = 4096
 """Greatest bound on the length."""
 
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
-"""Code points that are no characters: the first, and their number."""
+"""The first surrogate code point, and the number of surrogates. Surrogates are not characters."""
 
 _NAMED = {
     "ascii": "".join(map(chr, range(128))),
@@ -45,18 +45,18 @@ _NAMED = {
 """Alphabets by name. Each name repeats a letter, so no name is an alphabet itself."""
 
 _UNICODE_BY_WIDTH = (0, 0x80, 0x800 - 0x80, 0x10000 - 0x800 - 0x800, 0x110000 - 0x10000)
-"""Unicode scalar values that take 0 (none), 1, 2, 3 and 4 bytes; surrogates are none."""
+"""Numbers of Unicode scalar values with 0, 1, 2, 3 and 4 UTF-8 bytes; surrogates are not counted."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class Strings(Domain, example="strings(max_bytes=32)"):
-    """All strings of 1 to N bytes or characters. The empty string is never a cell.
+    """All strings of 1 to `max_bytes` bytes, or of 1 to `max_chars` characters. The empty string is not a cell.
 
     Args:
-        max_bytes: Greatest length in UTF-8 bytes.
-        max_chars: Instead: greatest length in characters (Unicode scalar values).
-        alphabet: Characters that may occur, or one of "ascii", "printable_ascii", "lowercase", "uppercase",
-            "letters", "digits", "alphanumeric". All Unicode scalar values by default, so all valid UTF-8.
+        max_bytes: Largest length in UTF-8 bytes.
+        max_chars: Largest length in characters (Unicode scalar values), instead of `max_bytes`.
+        alphabet: The allowed characters, or one of "ascii", "printable_ascii", "lowercase", "uppercase", "letters",
+            "digits", "alphanumeric". By default, all Unicode scalar values are allowed, so all valid UTF-8.
 
     Raises:
         DomainError: If the bound is not from 1 to 4096 or too small for any character, the
@@ -84,7 +84,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         self._fix(**limits, alphabet=None if alphabet is None else _read_alphabet(alphabet))
         if self.size == 0:
             least = self._table.groups[0].cost
-            raise DomainError(f"strings(max_bytes={bound}): a character of the alphabet takes {least} bytes or more")
+            raise DomainError(f"max_bytes is too small: the characters of the alphabet take {least} bytes or more")
         self._require_writable_size()
 
     @property
@@ -138,7 +138,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return "".join(letters)
 
     def _number(self, text: str) -> int:
-        """Return the number of a string: the inverse of `_text`."""
+        """Return the number of a string, the inverse of `_text`."""
         groups, of_length, starts = self._table
         ranks = [self._rank(letter) for letter in text]
         spelled = [next(group for group in groups if rank < group.first + group.size) for rank in ranks]
@@ -168,7 +168,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 class _Group(NamedTuple):
-    """The characters of one length: their number, and the rank of the first one."""
+    """All characters of the length `cost`: their number, and the rank of the first one in the alphabet."""
 
     cost: int
     size: int
@@ -176,7 +176,7 @@ class _Group(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Tables for numbering strings: characters by length, numbers W of strings, first number by length, size."""
+    """Tables for numbering strings: groups of characters; by length, the numbers of strings and of shorter ones."""
 
     groups: list[_Group]
     of_length: list[int]
@@ -202,7 +202,7 @@ def _counted(alphabet: str | None, max_bytes: int | None, max_chars: int | None)
 
 
 def _numbers_below(size: int, n: int, *, rng: np.random.Generator) -> list[int]:
-    """Draw n exactly uniform numbers from 0 to size − 1: draw random bits, and reject numbers that reach size."""
+    """Draw n exactly uniform integers from 0 to size − 1. Random bits are rejected if they form a larger number."""
     bits = (size - 1).bit_length()
     width = -(-bits // 8) or 1
     found: list[int] = []
@@ -214,22 +214,22 @@ def _numbers_below(size: int, n: int, *, rng: np.random.Generator) -> list[int]:
 
 
 def _read_alphabet(text: str) -> str:
-    """Check an alphabet, given by name or as its characters, and sort it."""
+    """Return the sorted characters of an alphabet, which is given by name or as text."""
     if not isinstance(text, str) or not text:
-        raise DomainError(f"an alphabet is text with at least one character, or a name, got {shown(text)}")
+        raise DomainError(f"an alphabet must be a name or text with at least one character, got {shown(text)}")
     if text in _NAMED:
         return "".join(sorted(_NAMED[text]))
     for character, number in Counter(text).items():
         if number > 1:
             names = ", ".join(_NAMED)
-            raise DomainError(f"alphabet has {character!r} twice; list each character once, or name one of {names}")
+            raise DomainError(f"alphabet= must not repeat characters, as {character!r} twice; or pass one of {names}")
         if "\ud800" <= character <= "\udfff":
-            raise DomainError(f"alphabet has {character!r}, a lone surrogate, which no valid text holds")
+            raise DomainError(f"alphabet= must be valid text, without the lone surrogate {character!r}")
     return "".join(sorted(text))
 
 
 def only_of(alphabet: str) -> str:
-    r"""Return a pattern for text of these characters alone, such as \A[\x{30}-\x{39}]*\z, for Polars and Spark."""
+    r"""Return a regular expression for text of only these characters, such as \A[\x{30}-\x{39}]*\z for digits."""
     points = np.array(list(map(ord, alphabet)))
     runs = np.split(points, np.flatnonzero(np.diff(points) > 1) + 1)
     ranges = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)

@@ -1,4 +1,4 @@
-"""Domains without known keys: a catalogue without its file, or a number of cells."""
+"""Domains whose keys are unknown, such as a catalogue whose file was not read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sparsehist.domain.base import Domain
 
 
 class UnreadDomain(Domain):
-    """The text of a domain whose keys are not loaded; it can be shown, compared and planned, but not counted."""
+    """A domain whose keys are not loaded. It can be displayed, compared and used in plans, but not counted."""
 
     def __init__(self, text: str, columns: int = 1, *, size: int | None = None) -> None:
         self._text, self._columns, self._size = text, columns, size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -79,7 +80,8 @@ def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:
     Polars strings are views of buffers that also contain unpublished keys, in the order of the counts file. This is
     the order of the true counts, which must stay secret.
     """
-    return pl.DataFrame(pl.from_arrow(frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())))
+    frame.rechunk().write_ipc_stream(copy := io.BytesIO(), compat_level=pl.CompatLevel.oldest())
+    return pl.read_ipc_stream(io.BytesIO(copy.getbuffer()))
 
 
 def is_in(keys: pl.DataFrame, others: pl.DataFrame) -> BoolArray:

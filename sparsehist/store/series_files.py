@@ -15,14 +15,13 @@ import mmap
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.private_files import altered, atomic_file, check_file, disk_errors, verified, write_file
@@ -171,10 +170,10 @@ class SeriesFiles:
         count, size = index["groups"].T
         self.groups: Groups = (count, np.cumsum(size) - size, size)
         self.n_nonzero, self._salt = int(size.sum()), salt
-        self._schema = pa.ipc.read_schema(pa.py_buffer(index["schema"]))
-        self._columns = _keys(self._schema.names)
+        self._schema = index["schema"].tobytes()
         self._counts = _Parts(check_file(directory, registered[COUNTS]), index["counts"])
         self._support = _Parts(check_file(directory, registered[SUPPORT]), index["support"])
+        self._columns = _keys(self._read([], None).columns)
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
         """Return the keys at these positions, in that order; text may share memory with other keys."""
@@ -185,14 +184,14 @@ class SeriesFiles:
         (column,) = self._at(positions, [f"{SUM}{measure}"])
         return column.to_numpy()
 
-    def _at(self, positions: IntArray, columns: Sequence[str]) -> pl.DataFrame:
+    def _at(self, positions: IntArray, columns: list[str]) -> pl.DataFrame:
         positions = np.asarray(positions, dtype=np.int64)
         if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
             raise altered(self._counts.path)
         order, first = np.argsort(positions), self._counts.first.view(np.int64)
-        rows = [self._frame(pa.Table.from_batches([], self._schema), columns)]
+        rows = [self._read([], columns)]
         for number, some in self._counts.of_values(positions[order].view(np.uint64), "left"):
-            rows.append(self._frame(self._batch(number), columns)[positions[order[some]] - first[number]])
+            rows.append(self._read([number], columns)[positions[order[some]] - first[number]])
         return pl.concat(rows)[np.argsort(order)]
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
@@ -219,15 +218,12 @@ class SeriesFiles:
 
     def all_counted(self) -> pl.DataFrame:
         """Return all keys with their counts, in the order of positions."""
-        batches = [self._batch(number) for number in range(len(self._counts.first))]
-        return self._frame(pa.Table.from_batches(batches, self._schema), [*self._columns, _COUNT])
+        return self._read(range(len(self._counts.first)), [*self._columns, _COUNT])
 
-    @staticmethod
-    def _frame(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pl.DataFrame:
-        return pl.DataFrame(pl.from_arrow(rows.select(columns)))
-
-    def _batch(self, number: int) -> pa.RecordBatch:
-        return pa.ipc.read_record_batch(pa.py_buffer(self._counts[number]), self._schema)
+    def _read(self, parts: Iterable[int], columns: list[str] | None) -> pl.DataFrame:
+        """Return the rows of parts of `counts`; with the schema before them, they are an Arrow stream."""
+        stream = b"".join([self._schema, *(self._counts[number] for number in parts)])
+        return pl.read_ipc_stream(io.BytesIO(stream), columns=columns)
 
 
 def _ranges(low: IntArray, high: IntArray) -> IntArray:

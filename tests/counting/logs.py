@@ -1,4 +1,4 @@
-"""Provide small logs, brute-force counts, and short calls of the in-memory engine."""
+"""Provide small test logs, reference counts, and functions that count a log with default parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALPHABET = "kiwi lime plum pear fig date sloe quince medlar damson été 梨 app
 
 
 def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFrame:
-    """Return a log with repeated rows, in which the number of rows per privacy unit is skewed."""
+    """Return a random log with repeated rows, in which some privacy units have many more rows than others."""
     rng = seeded(seed)
     units = rng.integers(n_units, size=n_rows) ** 2 // n_units
     keys = rng.integers(len(ALPHABET), size=n_rows)
@@ -29,14 +29,14 @@ def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFram
 
 
 def count(source: object, **changes: object) -> CountedKeys:
-    """Count a log with default parameters; the keyword arguments replace some of them."""
+    """Count a log with default parameters, which keyword arguments can replace."""
     with tempfile.TemporaryDirectory() as directory:
         plain = {"unit": "user_id", "key": ["query"], "max_keys": 5, "domain": TEXTS, "salt": SALT}
         return count_keys(source, **plain | {"temporary_directory": Path(directory)} | changes)
 
 
 def kept_pairs(source: object, **changes: object) -> set[tuple[object, ...]]:
-    """Return the pairs that the in-memory engine counts, as tuples (unit, key, …)."""
+    """Return the tuples (unit, key, …) that the in-memory engine keeps after it has bounded every unit."""
     with tempfile.TemporaryDirectory() as directory:
         plain = {"unit": "user_id", "key": ("query",), "max_keys": 5, "domain": TEXTS, "salt": SALT}
         plain |= {"on_null": "drop", "on_outside": "drop", "temporary_directory": Path(directory)}
@@ -55,7 +55,7 @@ def brute_force(log: pl.DataFrame) -> dict[object, int]:
 
 
 def as_dict(counted: CountedKeys) -> dict[object, int]:
-    """Return the non-zero counts over one key column as a dict."""
+    """Return counts over one key column as a dict from key to count, without zeros."""
     return dict(counted.frame.select("key_0", "count").filter(pl.col("count") > 0).rows())
 
 

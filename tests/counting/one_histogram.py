@@ -24,10 +24,10 @@ TEXTS = "strings(max_bytes=8)"
 
 @dataclass(frozen=True)
 class Case:
-    """A log and its declaration; null values and keys outside the domain are dropped.
+    """A test log and its declaration. Counting drops null values and keys outside the domain.
 
     Attributes:
-        nul: Whether the text contains NUL, which some engines cannot store.
+        nul: Whether keys contain the NUL character, which PostgreSQL cannot store.
     """
 
     log: pl.DataFrame
@@ -116,12 +116,12 @@ def encoded(value: object) -> str:
 
 
 def digest(unit: tuple[object, ...], key: tuple[object, ...], salt: bytes = SALT) -> bytes:
-    """Return the SHA-256 digest by which the keys of a privacy unit are ordered."""
+    """Return the SHA-256 digest of a unit with a key; a unit keeps the keys with its smallest digests."""
     return hashlib.sha256("".join([salt.hex(), *map(encoded, (*unit, *key))]).encode()).digest()
 
 
 def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[object, ...], int]:
-    """Return the counts of a case by key, computed in plain Python except that the domain maps keys to cells."""
+    """Count a case in plain Python, except that the package maps keys to cells; return a dict from key to count."""
     log = (case.log if log is None else log).filter(
         pl.all_horizontal(pl.col(*case.unit).is_not_null() & (pl.col(*case.unit).cast(pl.String) != ""))
     )

@@ -43,8 +43,8 @@ def _sessions() -> tuple[object, object]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "3",
-        "spark.sql.session.timeZone": "America/Sao_Paulo",  # counts must not depend on the time zone
-        "spark.sql.timestampType": "TIMESTAMP_NTZ",  # for timestamps without a zone, as in Parquet files
+        "spark.sql.session.timeZone": "America/Sao_Paulo",  # an unusual zone, because counts must not depend on it
+        "spark.sql.timestampType": "TIMESTAMP_NTZ",  # timestamps have no zone, as in Parquet files
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -58,11 +58,11 @@ def _sessions() -> tuple[object, object]:
 
 
 def session(kind: str = "spark"):
-    """Return a Spark session of the kind "spark" or "connect", or skip the test if Spark is not installed."""
+    """Return a Spark session ("connect" means Spark Connect), or skip the test if Spark is not installed."""
     if reason := _why_not():
         pytest.skip(reason)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pyspark warns of pandas versions that it does not know
+        warnings.simplefilter("ignore")  # PySpark warns about unsupported versions of pandas
         return _sessions()[kind == "connect"]
 
 

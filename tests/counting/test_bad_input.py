@@ -20,7 +20,7 @@ SECRET_NUMBER = 731_973_317
 
 
 def refused(kind, pattern, source, **changes):
-    """Check that counting raises this error, and that no value of the log appears in the traceback."""
+    """Check that counting raises this type of error, and that the traceback shows no secret value of the log."""
     with pytest.raises(kind, match=pattern) as caught:
         count(source, **changes)
     shown = "".join(traceback.format_exception(caught.value))
@@ -108,7 +108,7 @@ def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_sources_that_are_no_log_are_refused(tmp_path):
-    """Directories, pipes, SQL text and other objects are refused as logs, and no error shows their content."""
+    """A log that is a pipe, a directory, SQL text, a number or unreadable is refused, and no error shows a value."""
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "pipe.csv", tmp_path, "select 1 as user_id"):
         refused(NotFoundError, "no regular file.*Query", path)
@@ -147,7 +147,7 @@ def test_files_that_disagree_are_refused(tmp_path):
     ],
 )
 def test_counts_that_are_no_whole_numbers_are_refused(tmp_path, counts, pattern):
-    """Counts made elsewhere are refused if one is negative, fractional, null or text, or if a key occurs twice."""
+    """Precomputed counts are refused if a count is negative, fractional, null or text, or if a key occurs twice."""
     if isinstance(counts, str):
         (tmp_path / "counts.csv").write_text(counts)
         counts = tmp_path / "counts.csv"
@@ -155,7 +155,7 @@ def test_counts_that_are_no_whole_numbers_are_refused(tmp_path, counts, pattern)
 
 
 def test_counts_of_one_cell_are_refused(tmp_path):
-    """Counts for the keys 1 and 01 are refused in an integer domain, where both are one cell, but not as text."""
+    """Precomputed counts for both 1 and 01 are refused in an integer domain, where 1 and 01 are the same cell."""
     (tmp_path / "counts.csv").write_text("query,count\n1,5\n01,7\n2,1\n")
     counts = Counts(tmp_path / "counts.csv", largest=1)
     refused(DataError, "one cell", counts, unit=None, domain=Domain.parse("integers(9)"))

@@ -23,7 +23,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from(ALPHABET)), min_siz
 
 
 def a_frame(rows):
-    """Return a log of these (unit, key) rows."""
+    """Return a log that consists of these (unit, key) rows."""
     return pl.DataFrame(rows, schema={"user_id": pl.Int64, "query": pl.String}, orient="row")
 
 
@@ -58,7 +58,7 @@ def test_order_of_rows_and_chunks_change_nothing(rows, order, cut):
 
 
 def test_salts_and_units_choose_differently():
-    """With another salt a unit keeps other keys, and so do different units that have the same keys."""
+    """Which keys a unit keeps depends on the salt, and differs between units that have the same keys."""
     log = pl.DataFrame({"user_id": np.repeat(np.arange(50), len(ALPHABET)), "query": ALPHABET * 50})
     kept = kept_pairs(log, max_keys=1)
     assert kept != kept_pairs(log, max_keys=1, salt=SALT[::-1])
@@ -68,7 +68,7 @@ def test_salts_and_units_choose_differently():
 
 @pytest.mark.parametrize("bits", [0, 2])
 def test_colliding_hashes_merge_nothing_and_choose_by_value(bits, monkeypatch):
-    """Even if hashes collide, counts are exact and deleting or reordering rows leaves other units unchanged."""
+    """If hashes collide, no pairs are merged, and deleting a unit or reversing the rows changes no other kept keys."""
     monkeypatch.setattr(in_memory, "mixed", lambda words: words >> np.uint64(64 - bits) if bits else words * ZERO)
     log = a_log(200, 12)
     assert kept_pairs(log, max_keys=50) == set(log.rows())
@@ -80,7 +80,7 @@ def test_colliding_hashes_merge_nothing_and_choose_by_value(bits, monkeypatch):
 
 
 def test_the_test_can_fail(monkeypatch):
-    """Negative control: if keys are ordered by codes that depend on the whole log, the deletion test fails."""
+    """Negative control: the deletion test fails if keys are ordered by numbers that depend on the whole log."""
     monkeypatch.setattr(words, "row_hash", lambda values, seed: np.arange(len(values), dtype=np.uint64) << THIRTY)
     with pytest.raises(AssertionError):
         assert_deletions_change_nothing_else(a_log(300, 12), max_keys=3)
@@ -90,8 +90,8 @@ UNIT_TYPES = [
     pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.String, pl.Categorical,
     pl.Binary, pl.Date, pl.Datetime("us"), pl.Duration("us"), pl.Int128,
 ]  # fmt: skip
-RARE = (pl.Duration, pl.Int128)  # some sources cannot hold these types
-# The keys are numbered 0 to 9; the limited domains hold keys 0 to 7.
+RARE = (pl.Duration, pl.Int128)  # tested only in frames, because some sources cannot store these types
+# Test keys are numbered 0 to 9. The domains of the types in LIMITED contain only the keys 0 to 7.
 KEY_DOMAINS = {
     pl.Int8: "integers(0, 7)",
     pl.UInt32: f"integers(0, {2**32 - 1})",
@@ -107,7 +107,7 @@ LIMITED = (pl.Int8, pl.Date, pl.Int16)  # fmt: skip
 
 
 def _column(numbers, dtype):
-    """Return a column of one type whose values are selected by index from ten values, including extreme integers."""
+    """Return a column that maps the numbers 0 to 9 to ten values of a type, for integers with the two extremes."""
     texts = dtype in (pl.String, pl.Categorical, pl.Binary)
     values = pl.Series(range(10), dtype=pl.Int32).cast(pl.String if texts else dtype).cast(dtype)
     if dtype.is_integer():
@@ -133,7 +133,7 @@ SOURCES = {
     "lazy frame": lambda log, _: log.lazy(),
     "arrow": lambda log, _: log.to_arrow(),
     "stream": lambda log, _: pa.RecordBatchReader.from_stream(log),
-    # pandas has dates in Arrow's columns only.
+    # pandas supports dates only in columns that are backed by Arrow.
     "pandas": lambda log, _: log.to_pandas(use_pyarrow_extension_array=pl.Date in log.dtypes),
     "relation": lambda log, _: duckdb.connect().from_arrow(log.to_arrow()),
     "query": lambda log, _: Query("select * from log", {"log": log}),
@@ -153,7 +153,7 @@ SOURCES = {
     max_keys=st.integers(1, 4),
 )
 def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gone, max_keys):
-    """For all types and sources, counts are exact, and deleting a unit leaves other units' kept keys unchanged."""
+    """For all types and sources, counts are exact, and deleting a unit leaves the kept keys of others unchanged."""
     source = SOURCES["frame"] if unit in RARE else source
     numbers = pl.DataFrame(rows, schema=["user_id", "query"], orient="row")
     log = numbers.select(user_id=_column(numbers["user_id"] + 5, unit), query=_column(numbers["query"], key))
@@ -175,7 +175,7 @@ def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gon
 
 
 def test_products_and_tuples_of_all_widths():
-    """For keys of any number of columns, (unit, key) pairs are exact, and a deletion changes no other unit's keys."""
+    """For keys of one to three columns, (unit, key) pairs are exact, and deleting a unit changes no other pairs."""
     rng = np.random.default_rng(4)
     drawn = rng.integers(-(2**62), 2**62, size=(9, 4))[rng.integers(0, 9, size=200)]
     log = pl.DataFrame(drawn, schema=["a", "b", "c", "user_id"]).with_columns(

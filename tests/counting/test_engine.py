@@ -44,7 +44,7 @@ def in_batches(values, sizes):
 @pytest.mark.parametrize("bits", [64, 7, 2, 0])
 @pytest.mark.parametrize("pool", [BYTES, FAR], ids=["bytes", "numbers"])
 def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkeypatch):
-    """Two values get equal codes exactly if they are equal, for any hash function, batches and number of threads."""
+    """Two values get the same integer code if and only if they are equal, even with hash collisions and threads."""
     monkeypatch.setattr(codes, "row_hash", few_hashes(bits))
     monkeypatch.setattr(codes, "_BLOCK", 5)
     monkeypatch.setattr(codes, "_FIRST_BITS", 1)
@@ -78,11 +78,11 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
     cells, _ = found.cells(np.array(numbers, np.uint32))
     assert found.frame(cells).to_series().to_list() == list("abcab")
     anew = [pl.Series([text], dtype=pl.Categorical(pl.Categories("forgotten"))).to_physical().item() for text in "ab"]
-    assert anew == [0, 0]  # Control: without a column that keeps its categories alive, two texts get one number.
+    assert anew == [0, 0]  # Control: Polars forgets categories that no column uses, and numbers both texts 0.
 
 
 def test_a_range_of_almost_all_numbers_has_its_bounds():
-    """A domain of nearly 2^64 integers still leaves out the numbers beyond its bounds."""
+    """A domain of all 64-bit integers except the smallest one still excludes the smallest one."""
     log = pl.DataFrame({"user_id": [True, True, False], "query": [-(2**63), 2**63 - 1, 0]})
     domain = Domain.parse(f"integers({-(2**63) + 1}, {2**63 - 1})")
     assert count(log, domain=domain, on_outside="drop").frame["count"].sum() == 2
@@ -96,8 +96,8 @@ def test_a_range_of_almost_all_numbers_has_its_bounds():
     wide=st.booleans(),
 )
 def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bits, pairs, bits, wide):
-    """Pairs (unit, key) are distinct and ordered by unit, hash and key, even if the bits used for sorting agree."""
-    spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units differ in their last bits, or in the middle
+    """Distinct (unit, key) pairs are sorted by unit, hash and key, even if the engine's packed sort words are equal."""
+    spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units differ only in their lowest or middle bits
     units = np.array([unit for unit, _ in pairs], np.uint64) * spread
     cells = np.array([key for _, key in pairs], np.uint32)
     ranks = (np.uint32(7) * (cells + np.uint32(1))) % np.uint32(11)
@@ -116,7 +116,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
     first = rows[starts]
     for unit, cell in zip(units[first].tolist(), cells[first].tolist(), strict=True):
         kept.setdefault(unit, []).append(cell)
-    # Hashes cut to few bits keep their leading bits in the words, so the order is the same.
+    # The engine first sorts by the leading bits of the hashes, which must not change the order.
     assert kept == expected
     assert first_of_runs(units[first]).sum() == len(expected)
 
@@ -124,7 +124,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
 @pytest.mark.parametrize("multiplier", [1, (1 << 63) | 1])
 @pytest.mark.parametrize("unit_bits", [1, 24])
 def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit_bits, monkeypatch):
-    """Units that agree in every bit used for sorting, and differ only in other bits, are never merged."""
+    """Privacy units that differ only in bits that sorting ignores are never merged."""
     monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(multiplier))
     monkeypatch.setattr(in_memory, "UNIT_BITS", unit_bits)
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
@@ -134,7 +134,7 @@ def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit
 
 
 def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):
-    """Negative control: if only the bits used for sorting are compared, different units are merged."""
+    """Negative control: if the engine compares only the leading bits of privacy units, it merges different units."""
     monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(1))
     monkeypatch.setattr(in_memory, "first_of_runs", lambda ordered: first_of_runs(ordered >> np.uint64(32)))
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
@@ -146,7 +146,7 @@ def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):
 def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, weights):
     """The histogram does not depend on whether rows are in memory or on disk, nor on the number of threads.
 
-    No temporary file remains.
+    After counting, no temporary file remains.
     """
     monkeypatch.setattr(rows, "BLOCK", 100)
     monkeypatch.setattr(batches, "BATCH_ROWS", 150)
@@ -181,9 +181,9 @@ def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_text_of_a_file_that_is_no_utf8_is_refused(tmp_path, column, dictionary):
-    """A file whose text is not valid UTF-8 is refused, although Arrow itself does not check it."""
+    """A Parquet file whose text is not valid UTF-8 is refused, although Arrow itself does not check the text."""
     texts = pa.array([b"a", b"\xff\xfe"]).view(pa.string())
-    cut = pa.array([b"x\xc3", b"\xa9x"]).view(pa.string())  # valid when concatenated, but not each by itself
+    cut = pa.array([b"x\xc3", b"\xa9x"]).view(pa.string())  # the two values are valid UTF-8 only when joined
     for broken in (texts, cut):
         table = pa.table({"user_id": ["1", "2"], "query": ["a", "b"]})
         table = table.set_column(COLUMNS.index(column), column, broken)

@@ -16,14 +16,14 @@ from sparsehist.errors import DataError, DeclarationError
 
 
 def counted(source: object, directory: Path, domain: sh.Domain, **options: object) -> dict:
-    """Return the number of privacy units for each key of a source."""
+    """Return a dict from each key of a source to its number of privacy units."""
     options = {"unit": "user", "key": ["key"], "max_keys": 5, **options}
     found = count_keys(source, domain=domain, salt=bytes(16), temporary_directory=directory, **options)  # type: ignore[call-overload]
     return {row[:-1] if len(row) > 2 else row[0]: row[-1] for row in found.frame.rows()}
 
 
 def test_a_delimiter_is_declared(tmp_path: Path) -> None:
-    """The delimiter of a CSV file must be declared as one ASCII character, and is never guessed."""
+    """A CSV delimiter other than the comma must be declared, as one ASCII character, and is never guessed."""
     log = tmp_path / "log.csv"
     log.write_text('user;key\n1;"a;b"\n2;c,d\n')
     assert counted(sh.Files(log, delimiter=";"), tmp_path, sh.Strings(max_bytes=4)) == {"a;b": 1, "c,d": 1}
@@ -46,7 +46,7 @@ def test_json_lines_are_text_as_csv_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_columns_in_names_of_folders(tmp_path: Path, ending: str) -> None:
-    """Hive columns are read from the names of folders, such as `day=2024-01-01`."""
+    """Declared Hive columns are read from the names of folders, such as `day=2024-01-01`."""
     for day, place, users in (("2024-01-01", "a b", [1, 2]), ("2024-01-02", "c%20d", [2]), ("2024-01-02", "x", [3])):
         folder = tmp_path / "log" / f"day={day}" / f"place={place}"
         folder.mkdir(parents=True)
@@ -66,7 +66,7 @@ def test_columns_in_names_of_folders(tmp_path: Path, ending: str) -> None:
 
 @pytest.mark.parametrize("form", ["frame", "csv"])
 def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, form: str) -> None:
-    """`key_types` truncates timestamps to days, and converts booleans, decimals and integers without loss."""
+    """`key_types` turns timestamps into days, booleans and decimals into text, and whole decimals into integers."""
     noon = dt.datetime.fromisoformat("2024-01-02T12:30")
     prices = pl.Series([Decimal("2.00"), Decimal("2.50"), Decimal("10.00")], dtype=pl.Decimal(9, 2))
     times = [noon, noon.replace(hour=23, minute=59, second=59, microsecond=999999), noon.replace(day=3)]
@@ -89,7 +89,7 @@ def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, form: str) -> 
 @pytest.mark.parametrize("content", [b"key\n\xff\n", b'key\n"a\n', b"other\n1\n", b""])
 @pytest.mark.parametrize("hive", ["user", "hour"])
 def test_no_error_shows_what_names_of_folders_hold(tmp_path: Path, content: bytes, hive: str) -> None:
-    """An error about a Hive folder names the column but not the value, because it may be a unit or a key."""
+    """No error about a file shows the value in the name of its Hive folder, which may be a unit or a key."""
     folder = tmp_path / "log" / "user=planted"
     folder.mkdir(parents=True)
     (folder / "part.csv").write_bytes(content)

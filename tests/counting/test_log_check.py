@@ -14,12 +14,12 @@ FAULTY = pl.DataFrame(
 
 
 def by_rule(found):
-    """Return the result of checking a log as a dict from each rule to its (rows, units, keys, outcome)."""
+    """Return the result of `check_log` as a dict from rule to (rows, units, keys, pairs, outcome)."""
     return {rule: tuple(rest) for rule, *rest in found.rows()}
 
 
 def test_every_rule_says_what_it_meets_and_what_happens():
-    """Each rule of `check` reports the rows, units, keys and pairs that it affects, and its declared outcome."""
+    """`check_log` reports how many rows, units, keys and pairs each rule affects, and what happens to them."""
     dropped = by_rule(check_log(FAULTY, **DECLARED, on_null="drop", on_outside="drop"))
     assert dropped == {
         "log": (9, 2, 4, None, "read"),
@@ -39,6 +39,6 @@ def test_every_rule_says_what_it_meets_and_what_happens():
 
 
 def test_wrong_dtypes_and_empty_logs_are_reported_not_raised():
-    """`check` reports a unit column of a wrong type or an empty log in its result, and raises no error."""
+    """`check_log` reports a unit column of a wrong type, or an empty log, in its result and raises no error."""
     assert "several ways" in check_log(pl.DataFrame({"user_id": [1.5], "query": ["a"]}), **DECLARED)["outcome"][0]
     assert check_log(FAULTY.clear(), **DECLARED)["outcome"][0] == "refused: the log is empty"

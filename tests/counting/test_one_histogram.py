@@ -14,7 +14,7 @@ from tests.counting.one_histogram import CASES, counts_by_hand, digest
 from tests.counting.test_deletion import assert_deletions_change_nothing_else
 from tests.counting.warehouses import WAREHOUSES, counted_in
 
-# Pinned texts and their SHA-256 digests, which every engine must reproduce.
+# Unit, key, the text that encodes both, and the start of its SHA-256 digest, which every engine must reproduce.
 VECTORS = [
     ((7,), ("é",), "i1:7s2:é", "3f676eaa6821a917"),
     (("7",), ("é\0",), "s1:7s3:é\0", "040b1cfcffd8fc38"),
@@ -36,7 +36,7 @@ def _by(engine, salt=SALT):
     return counted
 
 
-# Per engine: a function from a case to counts by key; it skips the test if the engine is missing.
+# By engine: a function that counts a `Case` by key, or skips the test if the engine is not installed.
 COUNTED = {engine: _by(engine) for engine in ("polars", "spark", "connect")}
 COUNTED |= {f"{warehouse} by SQL": counted_in(warehouse) for warehouse in WAREHOUSES}
 MARKS = {
@@ -71,7 +71,7 @@ def test_the_cases_are_bounded():
 
 @pytest.mark.parametrize(("unit", "key", "text", "sha256"), VECTORS)
 def test_the_text_that_is_hashed_is_pinned(unit, key, text, sha256):
-    """The engine and plain Python compute the same text to hash, and its digest has a fixed expected value."""
+    """The text that encodes a unit and a key, and its SHA-256 digest, equal fixed values that must never change."""
     whole = SALT.hex() + text
     assert digest(unit, key) == hashlib.sha256(whole.encode()).digest()
     assert digest(unit, key).hex().startswith(sha256)

@@ -30,7 +30,7 @@ OBJECT = f"<Contents><Key>{{}}</Key><Size>{{}}</Size><ETag>1</ETag><LastModified
 
 @pytest.fixture
 def served() -> Iterator[tuple[dict[str, bytes], str, dict[str, str]]]:
-    """Serve the bucket `lake` over S3 and signed URLs; yield its objects, its address and the S3 options."""
+    """Serve a bucket `lake` over S3 and by signed URLs; yield its objects, its address and the S3 options."""
     objects: dict[str, bytes] = {}
 
     class Handler(BaseHTTPRequestHandler):
@@ -83,12 +83,12 @@ def parquet(frame: pl.DataFrame) -> bytes:
 
 
 def counts(source: object, **options: object) -> list[tuple[str, int]]:
-    """Return all keys of a source with their counts, sorted by key."""
+    """Return the (key, count) pairs of a source, sorted by key."""
     return count(source, **options).frame.sort("key_0").rows()
 
 
 def test_urls_are_counted_as_local_files_are(served, tmp_path: Path) -> None:
-    """Remote files give the counts of the original frame, in every format and by every kind of URL."""
+    """Logs on S3 or behind signed URLs are counted like the same rows in a frame, in every file format."""
     objects, address, options = served
     objects |= {"log/one/a.parquet": parquet(LOG[:150]), "log/one/b.parquet": parquet(LOG[150:])}
     objects |= {"all.csv": LOG.write_csv().encode(), "all.jsonl": LOG.write_ndjson().encode()}
@@ -119,7 +119,7 @@ def planted(tmp_path: Path, *texts: object) -> list[str]:
 
 
 def test_credentials_are_kept_nowhere(served, tmp_path: Path, caplog, capfd) -> None:
-    """No credential is in the store, ledger, releases, metadata, reprs, log messages or output."""
+    """S3 keys and URL signatures appear in no store, ledger, release, metadata, repr, log message or output."""
     caplog.set_level(logging.DEBUG)
     objects, address, options = served
     objects["a.parquet"] = parquet(LOG)
@@ -162,7 +162,7 @@ def test_credentials_stand_in_no_error(served, tmp_path: Path) -> None:
 
 
 def test_duckdb_fetches_no_extension() -> None:
-    """A query over a source is refused if DuckDB would have to download an extension to read it."""
+    """A query is refused if DuckDB would have to download an extension to run it."""
     query = sh.Query("select user_id, query from delta_scan('table')", unverified=True)
     with pytest.raises(sh.errors.InputError, match="does not let it install one"):
         sh.create(":memory:", query, name="x", **DECLARED)

@@ -37,7 +37,7 @@ def test_bad_rows_are_refused_or_dropped_and_never_quoted(changes, said, remedy)
 
 
 def test_what_spark_cannot_count_is_refused():
-    """Sources and options that Spark does not support are refused with an error that names the remedy."""
+    """A Spark log is refused if its units are floating-point numbers, or if portable=True is not declared."""
     log = spark.frame(pl.DataFrame({"user_id": [0.5], "query": ["2026-01-01"], "id": [1]}))
     with pytest.raises(DataError, match=r"'user_id' has dtype .* several ways"):
         count(log, portable=True)
@@ -68,7 +68,7 @@ def test_sorted_keys_come_in_parts(monkeypatch, tmp_path):
 
 
 def test_no_python_runs_where_the_log_is():
-    """The Spark plan runs no Python, hashes only units with too many keys, and shuffles each row once."""
+    """Spark's query plan runs no Python, hashes keys only of units above `max_keys`, and shuffles each row once."""
     log = CASES["text by integers"].log
     opened = Log(spark.frame(log), dict(log.schema), "the frame")
     request = request_of(

@@ -1,4 +1,4 @@
-"""Counting queries for warehouses quote names and values and run on local engines; their counts become series."""
+"""The SQL of `sh.counting_sql` quotes names and values and counts in warehouses; its counts can become a series."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_values_of_a_domain_are_quoted(engine: str) -> None:
 def test_a_unit_of_another_type_is_an_error(engine: str, dtype: pl.DataType, told: str) -> None:
     """A counting query fails if the privacy unit's column does not have the declared type.
 
-    The exception is a number that is declared as text on Spark.
+    Spark is an exception: it accepts a number that is declared as text.
     """
     log = a_log(60, 9).cast({"user_id": dtype})
     made = _made(engine, unit_types={"user_id": told})
@@ -75,7 +75,7 @@ def test_a_unit_of_another_type_is_an_error(engine: str, dtype: pl.DataType, tol
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_query_is_one_select_of_its_dialect(dialect: str) -> None:
-    """A counting query is a single SELECT of its dialect with the declared names, and the salt is a parameter."""
+    """A counting query is one SELECT in its dialect, quotes the declared names, and takes the salt as a parameter."""
     table, unit, key = '"x" ; --', "it's", 'a"b'
     told = {"unit": unit, "key": key, "unit_types": {unit: "integer"}, "domain": sh.Catalogue(HOSTILE_VALUES)}
     made = _made(dialect, [table], salt=SALT, **told)
@@ -86,7 +86,7 @@ def test_a_query_is_one_select_of_its_dialect(dialect: str) -> None:
 
 
 def test_counts_come_in_with_what_was_declared() -> None:
-    """A series of warehouse counts is portable, and must declare the same key and bound as the counting query."""
+    """A series of warehouse counts has portable bounding, and must declare its counting query's key and `max_keys`."""
     made = _made("duckdb")
     result = WAREHOUSES["duckdb"](a_log(), made)
     declared = {"name": "queries", "key": "query", "domain": DECLARED["domain"]}
@@ -110,7 +110,7 @@ def test_counts_come_in_with_what_was_declared() -> None:
     ],
 )
 def test_what_cannot_be_said_is_refused(changed: dict[str, object], says: str) -> None:
-    """An error names the parameter that a counting query does not support."""
+    """A counting query with an unsupported dialect, name or domain is refused, and the error says what is allowed."""
     told = {"dialect": "duckdb", "table": "log", **DECLARED, **changed}
     with pytest.raises(DeclarationError, match=says):
         sh.counting_sql(told.pop("dialect"), told.pop("table"), **told)

@@ -1,4 +1,4 @@
-"""Local warehouses: each function loads a frame as a table and returns the result of a counting query."""
+"""Run counting queries on local warehouses: each function loads a frame as a table and returns the result."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _OF_CLICKHOUSE = {
 
 
 def quoted(name: str) -> str:
-    """Return a name in double quotes, which these engines accept as a column name."""
+    """Return a column name in double quotes, as DuckDB, PostgreSQL and ClickHouse accept it."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def by_duckdb(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run a counting query on DuckDB, with a case-insensitive collation on text columns."""
+    """Run a counting query on DuckDB, with a case-insensitive text collation, which must not merge keys."""
     with duckdb.connect() as connection:
         connection.register("frame", log)
         columns = [f"{quoted(name)} {kind}" for name, kind in _typed(connection)]
@@ -106,7 +106,7 @@ def _has_icu(binaries: Path) -> bool:
 
 
 def by_postgres(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run a counting query on PostgreSQL, with a collation that sorts text by language."""
+    """Run a counting query on PostgreSQL, with a language-specific text collation, which must not affect counts."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: make test-warehouses installs it")
     server = _postgres()
     if not server.startswith("host="):
@@ -132,7 +132,7 @@ def _clickhouse() -> object:
     home = tempfile.mkdtemp(prefix="clickhouse-")
     here = session.Session(home)
     atexit.register(lambda: (here.close(), shutil.rmtree(home, ignore_errors=True)))
-    here.query("create database tests engine = Atomic")  # the default database reads unknown table names as files
+    here.query("create database tests engine = Atomic")  # the default database takes table names for file names
     return here
 
 
@@ -179,7 +179,7 @@ def unit_types(case: Case) -> dict[str, str]:
 
 
 def counted_in(engine: str) -> Callable[[Case], dict[tuple[object, ...], int]]:
-    """Return a function that counts a case by key with a counting query in this warehouse."""
+    """Return a function that counts a `Case` by key, with a counting query in this warehouse."""
 
     def counted(case: Case) -> dict[tuple[object, ...], int]:
         if case.nul and engine == "postgres":

@@ -96,7 +96,7 @@ def test_a_range_of_almost_all_numbers_has_its_bounds():
     wide=st.booleans(),
 )
 def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bits, pairs, bits, wide):
-    """Distinct (unit, key) pairs are sorted by unit, hash and key, even if the engine's packed sort words are equal."""
+    """Distinct (unit, key) pairs are sorted by unit, hash and key, even if the engine's packed sort words agree."""
     spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units differ only in their lowest or middle bits
     units = np.array([unit for unit, _ in pairs], np.uint64) * spread
     cells = np.array([key for _, key in pairs], np.uint32)

@@ -1,4 +1,4 @@
-"""Draw releases with noise on every cell, and test that two sets of releases have the same joint distribution."""
+"""Draw releases with noise on every cell, and test whether two sets of releases have the same joint distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.stats import two_sample_outcomes, two_sample_vectors
 def dense(
     family: Family, counts: np.ndarray, levels: Sequence[str], thresholds: Sequence[float], *, seed: int
 ) -> np.ndarray:
-    """Return rounded noisy counts by (release, cell), with noise on every cell, and NaN for unpublished cells."""
+    """Add noise to every cell and return rounded noisy counts by (release, cell), with NaN for unpublished cells."""
     steps = [1.0 if family.integer else grid_step(family.std(level)) for level in levels]
     bounds = [effective_threshold(tau, step) for tau, step in zip(thresholds, steps, strict=True)]
     drawn = release_dense(family, counts, levels, bounds, rng=seeded(seed))
@@ -24,11 +24,11 @@ def dense(
 
 
 def same_law(one: np.ndarray, two: np.ndarray, *further: float) -> float:
-    """Return a p-value for the hypothesis that two arrays, shape (number, cell), have the same distribution.
+    """Return a p-value for the hypothesis that the cells (columns) of two arrays have the same distribution.
 
-    A cell has several numbers, such as a count and sums, and unpublished numbers are NaN. The test compares which
-    numbers are published, and their values. `further` are p-values of other comparisons of the same cells, and all
-    p-values are combined (Bonferroni).
+    The rows are published numbers, such as counts in several releases, or NaN if unpublished. The test compares which
+    numbers are published, and their values. `further` are p-values of other comparisons of the same cells, and the
+    result combines all p-values with the Bonferroni correction.
     """
     patterns = [~np.isnan(numbers.T) for numbers in (one, two)]
     values = [

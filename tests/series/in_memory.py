@@ -1,4 +1,4 @@
-"""Create a series in memory by a short call."""
+"""Functions that create a series in memory from a log or from counts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sparsehist as sh
 
 
 def over_log(log: object, *, seed: int = 1, **declared: Any) -> Any:
-    """Create the series `s` of a log in a store in memory, with max_keys=1 by default."""
+    """Create a series named `s` from a log, in a store in memory; `declared` can replace defaults like max_keys=1."""
     return sh.create(
         sh.open(":memory:", seed=seed), log, **({"name": "s", "unit": "unit", "key": "key", "max_keys": 1} | declared)
     )
 
 
 def over_counts(counts: pl.DataFrame, *, seed: int = 1, **declared: Any) -> Any:
-    """Create the series `s` in a store in memory, from rows that contain a key and its count."""
+    """Create a series named `s` from a frame of keys and their counts, in a store in memory."""
     return over_log(sh.Counts(counts, largest=1), seed=seed, **{"unit": None, **declared})

@@ -19,12 +19,12 @@ from tests.cases import slow
 from tests.series.in_memory import over_counts
 from tests.stats import assert_consistent, assert_detected, binomial_test, mean_test
 
-# 60,000 published cells detect a coverage that is off by 0.006; a million cells, by 0.0015.
+# With 60,000 published cells, tests detect a coverage that is wrong by 0.006; with a million cells, by 0.0015.
 FEW, MANY = 60_000, 1_000_000
 LEVELS = {"gaussian": "0.1", "laplace": "1", "discrete_laplace": "1", "poisson": "0.01", "skellam": "0.01"}
 MAX_KEYS = 20
-ABOVE = 5.0  # standard deviations from the mean of the noise up to the threshold
-# Counts below, at and above the threshold, in standard deviations from the threshold.
+ABOVE = 5.0  # distance of the threshold from the mean of the noise, in standard deviations
+# Distances of the tested true counts from the threshold, in standard deviations of the noise.
 PLACES = (-ABOVE, -2.0, -0.5, 0.0, 0.5, 1.3, 2.5, 8.0, 3000.0)
 
 
@@ -39,7 +39,7 @@ class Scene:
         self.counts = [max(0, round(self.bound - self.mean + place * self.std)) for place in PLACES]
 
     def publish(self, count: int, cells: int, seed: int) -> np.ndarray:
-        """Return published noisy counts of `cells` cells that have this true count."""
+        """Return noisy counts, all above the threshold, of `cells` cells that have this true count."""
         noise = self.family.sample_tail(cells, self.bound - count, self.level, rng=seeded(seed))
         return count + (noise if self.family.integer else round_to_grid(noise, self.step))
 
@@ -59,7 +59,7 @@ class Scene:
         return int(np.all(held, axis=0).sum())
 
     def exact_coverage(self, count: int, alpha: float) -> float:
-        """Return the exact coverage of intervals for a true count, computed from the truncated noise distribution."""
+        """Return the exact probability that the interval of a published cell contains this true count."""
         centre, reach, half = count + self.mean, 60 * self.std, self.step / 2
         first = max(self.bound + half, math.floor(centre - reach))
         noisy = np.arange(first, math.ceil(max(self.bound, centre) + reach), self.step)
@@ -68,7 +68,7 @@ class Scene:
         return float(law[self.covers(count, noisy, alpha)].sum() / law.sum())
 
     def naive_p_value(self, count: int, noisy: np.ndarray, alpha: float) -> float:
-        """Return a p-value for the coverage of the naive interval: (noisy count - mean noise) ± 1.96 deviations."""
+        """Return a p-value for nominal coverage of naive intervals: noisy count - mean noise ± 1.96 deviations."""
         found = int((np.abs(noisy - self.mean - count) <= 1.959964 * self.std).sum())
         return binomial_test(found, noisy.size, 1 - alpha)
 
@@ -83,7 +83,7 @@ class Scene:
 def test_coverage_is_nominal_for_every_true_count(noise: str, cells: int, alpha: float) -> None:
     """Intervals of published counts have the computed exact coverage, which is at least the nominal coverage.
 
-    This holds for true counts below, at and above the threshold.
+    This holds for true counts below, at and above the threshold. Naive intervals are detected as wrong.
     """
     scene = Scene(noise)
     for i, count in enumerate(scene.counts):
@@ -97,7 +97,7 @@ def test_coverage_is_nominal_for_every_true_count(noise: str, cells: int, alpha:
 
 
 def a_release(noise: str = "gaussian", **request: Any) -> sh.Release:
-    """Return a release of a few thousand keys whose true counts are known."""
+    """Return a release over 4,000 keys, where the true count of a key is the key modulo 200."""
     values = np.arange(4000) % 200
     frame = pl.DataFrame({"key": np.arange(values.size), "count": values})
     keys = 1 if noise == "poisson" else MAX_KEYS
@@ -116,7 +116,7 @@ def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path)
     assert sh.read(tmp_path / "r.parquet").intervals().equals(found)
     truth = found["key"].to_numpy() % 200
     covered = (found["low"].to_numpy() <= truth) & (truth <= found["high"].to_numpy())
-    # Coverage may exceed the nominal one, because negative upper limits become 0 and values lie on a grid.
+    # Coverage may exceed 95 %, because negative limits are replaced with 0 and noisy counts lie on a grid.
     expected = 0.95 if covered.mean() < 0.95 else float(covered.mean())
     assert_consistent(binomial_test(int(covered.sum()), covered.size, expected))
     estimates = release.estimates()
@@ -127,7 +127,7 @@ def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path)
 def test_simultaneous_intervals_hold_together() -> None:
     """With probability 95 %, all 40 simultaneous intervals of a release contain their true counts.
 
-    The test detects ordinary intervals, which have this coverage only one at a time.
+    Ordinary intervals, which have a coverage of 95 % each, are detected as too narrow.
     """
     scene = Scene("gaussian")
     counts = np.repeat(scene.counts[1:5], 10)
@@ -158,7 +158,7 @@ def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
         noisy[rows] = scene.publish(int(count), int(rows.sum()), int(count))
     found = count_estimates(scene.family, scene.level, noisy, scene.bound, scene.step)
     assert (found.counts >= 0).all()
-    seen = noisy < top - 7 * scene.std  # so far below the top that larger counts do not matter
+    seen = noisy < top - 7 * scene.std  # far below `top`, so that true counts above `top` would hardly matter
     near = seen & (noisy < scene.bound + 2 * scene.std)
     for rows in (near, seen & ~near):
         off = (found.counts - counts)[rows] / found.errors[rows]

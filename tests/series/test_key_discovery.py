@@ -1,4 +1,4 @@
-"""Key discovery reveals a unit with the stated probability, weights keys correctly and can be resumed."""
+"""Key discovery reveals a unit with at most the stated probability, weights keys correctly and can be resumed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST, LEVEL, DELTA, PARTS = 64, 0.1, 1e-3, 256
 
 
 def discovered(store: sh.Store, log: pl.DataFrame | Path, **asked: object) -> sh.Catalogue:
-    """Discover the keys of a log with default parameters, some of which `asked` may replace."""
+    """Discover the keys of a log with default parameters, which `asked` can replace."""
     known = {"unit": "unit", "key": "key", "most_keys": MOST, "level": LEVEL, "delta": DELTA}
     return sh.discover_keys(store, log, **{**known, **asked})  # type: ignore[arg-type]
 
@@ -31,12 +31,12 @@ def weight(keys: int) -> float:
 
 
 def revealed(level: float, effective_threshold: float, keys: int) -> float:
-    """Return the probability that a round publishes any key of a unit whose keys no other unit has."""
+    """Return the probability that a round publishes any key of a unit with `keys` keys that no other unit has."""
     return -math.expm1(keys * norm.logcdf((effective_threshold - weight(keys)) * math.sqrt(2 * level)))
 
 
 def rounds_of(store: sh.Store, rounds: int, name: str = "discovery") -> list[tuple[float, float]]:
-    """Return the level and the effective threshold that each discovery round published."""
+    """Return the level and the effective threshold of each discovery round, from the round's metadata."""
     metadata = [store.series(f"{name}_{number}").release("keys").metadata for number in range(1, rounds + 1)]
     return [(float(each["level"]), each["effective_threshold"]) for each in metadata]
 
@@ -51,7 +51,7 @@ COMMON = [["a"], ["a", "b"]] * 3000
 
 @pytest.mark.parametrize("rounds", [1, 3, 4])
 def test_a_unit_alone_is_revealed_with_probability_delta_at_most(rounds):
-    """All rounds together reveal a unit whose keys no other unit has with a probability of at most delta."""
+    """If no other unit has a unit's keys, all rounds together reveal that unit with probability at most delta."""
     store = sh.open(":memory:", seed=3)
     discovered(store, log_of(COMMON), rounds=rounds)
     worst = [
@@ -69,7 +69,7 @@ def test_a_unit_alone_is_revealed_with_probability_delta_at_most(rounds):
 def test_units_are_revealed_as_often_as_the_formula_says(keys):
     """Units whose keys no other unit has are revealed with the computed probability.
 
-    A threshold that is too low is detected.
+    The test detects a threshold that is 20 % too low.
     """
     units = 2000
     store = sh.open(":memory:", seed=keys)
@@ -84,7 +84,7 @@ def test_units_are_revealed_as_often_as_the_formula_says(keys):
 
 
 def test_rounds_weigh_what_was_not_found_yet():
-    """Each round publishes the weighted counts of those keys that earlier rounds have not discovered."""
+    """Each discovery round publishes weighted counts of the keys that earlier rounds have not discovered."""
     rng = np.random.default_rng(1)
     sets = [[f"k{key}" for key in np.unique(rng.geometric(0.02, size=rng.integers(1, 40)))] for _ in range(400)]
     store = sh.open(":memory:", seed=2)
@@ -146,7 +146,7 @@ def test_an_interrupted_discovery_goes_on_where_it_was(tmp_path: Path, monkeypat
 
 def test_a_budget_without_room_for_all_rounds_refuses_before_the_first():
     """If the budget is too small for all rounds together, discovery is refused before the first round."""
-    for budget in ({"epsilon": 1, "open_share": "0.5"}, {"rho": "0.48"}):  # 0.48 exceeds each round
+    for budget in ({"epsilon": 1, "open_share": "0.5"}, {"rho": "0.48"}):  # no round alone costs 0.48
         store = sh.open(":memory:", seed=5)
         store.set_budget(delta=1e-6, **budget)
         with pytest.raises(BudgetExceededError):

@@ -1,4 +1,4 @@
-"""Sums of measures have the stated sensitivity and cost, and their intervals contain the true sums."""
+"""Sums of measures, such as prices, have the stated sensitivity, cost and confidence intervals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLIPS = [slow(1, 1), slow(2, "0.5"), ((-2, 2), "0.5"), ((-1, 1), "1/3"), (3, 3)]
 def counted(
     log: pl.DataFrame, measures: list[sh.Measure], directory: Path, max_keys: int = 2, **asked: object
 ) -> pl.DataFrame:
-    """Return the keys of a log with their counts and their sums; a sum is a multiple of the measure's step."""
+    """Return the keys of a log with their counts and sums; a sum is an integer number of the measure's steps."""
     return count_keys(
         log, unit="unit", key=["key"], max_keys=max_keys, domain=sh.Integers(5), salt=bytes(16), may_be_empty=True,
         temporary_directory=directory, measures=measures, on_null="drop", **asked,
@@ -44,7 +44,7 @@ def counted(
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 @given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(-9, 9)), max_size=14))
 def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, clip, step, rows) -> None:
-    """Removing a privacy unit changes the sums by at most the sensitivity, with bounding by keep and by share."""
+    """With each kind of bounding, removing a privacy unit changes the sums by at most the stated sensitivity."""
     directory = tmp_path_factory.mktemp("rows")
     values = [(unit, key, 0.3 * value) for unit, key, value in rows]
     log = pl.DataFrame(values, {"unit": pl.Int64, "key": pl.Int64, "price": pl.Float64}, orient="row")
@@ -68,14 +68,14 @@ def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, c
 
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) -> None:
-    """A privacy unit with two keys and large values changes both sums by the full bound of the measure."""
+    """A privacy unit with two keys and large values changes both sums by the measure's full bound."""
     log = pl.DataFrame({"unit": [1, 1, 1], "key": [0, 0, 1], "price": [50.0, 60.0, 70.0]})
     measure = sh.Measure("price", clip=clip, step=step)
     assert counted(log, [measure], tmp_path)["sum_0"].to_list() == [measure.most_steps] * 2
 
 
 def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
-    """With bounding="share", a unit with eight keys adds half the clip to each sum, and there are no means."""
+    """With bounding="share" and max_keys=2, a unit adds half the clip to each of eight sums; no mean is published."""
     log = pl.DataFrame({"unit": 1, "key": range(8), "price": 50.0})
     measures = ["price:clip=8", sh.Measure.events(most=4)]
     series = over_log(log, max_keys=2, domain="integers(8)", bounding="share", measures=measures)
@@ -108,7 +108,7 @@ def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) 
 
 
 def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
-    """Every engine and every kind of source gives the same sums as plain Polars."""
+    """Every kind of source, such as frames, files and queries, gives the same clipped sums as plain Polars code."""
     import duckdb
 
     rng = np.random.default_rng(3)
@@ -116,7 +116,7 @@ def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
         {"unit": rng.integers(0, 90, 2000), "key": rng.integers(0, 5, 2000), "price": rng.normal(2, 3, 2000).round(2)}
     )
     measures = [sh.Measure("price", clip=(-9, 9), step="0.5"), sh.Measure.events(most=3)]
-    steps = (pl.col("price") / 0.5).cast(pl.Int64)  # multiples of 0.5 are exact
+    steps = (pl.col("price") / 0.5).cast(pl.Int64)  # exact, because division by 0.5 does not round
     pairs = log.group_by("unit", "key").agg(steps.sum().clip(-18, 18), pl.len().clip(0, 3).cast(pl.Int64))
     expected = pairs.group_by("key").agg(
         pl.len().cast(pl.Int64), pl.col("price").sum(), pl.col("len").sum().alias("n")
@@ -165,7 +165,7 @@ def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
      {"measures": "events:clip=3,step=2"}, {"measures": [None]}, {"measures": {"price": 3}}],
 )  # fmt: skip
 def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, object]) -> None:
-    """A declaration with measures is refused if its kind of series, noise or names do not support them."""
+    """Measures are refused if their format, the noise, the kind of series or a column name does not allow them."""
     told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(5)", "measures": "price:clip=3"}
     assert Declaration(**told).measures[0].name == "price"
     with pytest.raises(DeclarationError):
@@ -263,7 +263,7 @@ def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: 
 
 
 def test_means_do_not_feel_which_keys_the_threshold_selected() -> None:
-    """Intervals of means over events cover the truth even for keys whose noise lifted them above the threshold.
+    """Intervals of means per event have nominal coverage even for keys that only noise lifted above the threshold.
 
     Dividing sums by the published counts would fail, because those counts are too large on average.
     """

@@ -17,14 +17,14 @@ from tests.series.dense_law import dense, same_law
 from tests.series.in_memory import over_counts
 from tests.stats import assert_consistent, assert_detected, two_sample_vectors
 
-# Levels of cells, price and events, in scrambled order; each release publishes a large part of the cells.
+# For each release: the levels of counts, price and events. Finer and coarser releases alternate.
 LEVELS = {
     "gaussian": [("0.2", "0.1", "0.3"), ("0.05", "0.4", "0.1"), ("0.5", "0.2", "0.6"), ("0.1", "0.05", "0.2")],
     "laplace": [("1", "0.7", "2"), ("0.5", "2", "0.7"), ("2", "1", "3"), ("0.7", "0.4", "1")],
     "discrete_laplace": [("1", "0.7", "2"), ("0.5", "2", "0.7"), ("2", "1", "3"), ("0.7", "0.4", "1")],
 }
 THRESHOLDS = {"gaussian": [2.0, 5.0, 1.5, 3.5], "laplace": [2.5, 5.0, 1.5, 3.5], "discrete_laplace": [2, 5, 1, 3]}
-# 40,000 cells of each count: vectors of eight sums detect an error of 3 % in the scale.
+# With 40,000 cells of each count, the test detects an error of 3 % in the scale of the sums' noise.
 CELLS = 40_000
 COUNTS = np.repeat([0, 1, 3, 60], CELLS)
 PRICES, EVENTS = 7 * COUNTS, COUNTS + (COUNTS > 1)
@@ -34,7 +34,7 @@ SCALES = (0.25, 1.0)
 
 
 def through_the_store(noise: str, seed: int) -> np.ndarray:
-    """Return the counts and sums that a store publishes, by (release, number, cell); NaN where unpublished."""
+    """Return the counts and sums that a store publishes, by (release, count or sum, cell); NaN if unpublished."""
     counted = pl.DataFrame(
         {"cell": np.arange(COUNTS.size), "count": COUNTS, "price_steps": PRICES, "events_steps": EVENTS}
     ).filter(pl.col("count") > 0)
@@ -56,9 +56,9 @@ def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) 
 
     Args:
         noise: Name of the noise family.
-        seed: Seed of all three paths.
+        seed: Seed of the three noise paths.
         scale: Factor on the noise of sums; 1 except in negative controls.
-        shared: Whether both sums share one noise path up to its scale; true only in a negative control.
+        shared: Whether both sums use one noise path, scaled to each measure; true only in a negative control.
     """
     levels, family = LEVELS[noise], family_named(noise, KEYS)
     found = np.full((len(levels), 3, COUNTS.size), np.nan)
@@ -93,7 +93,7 @@ def p_value(one: np.ndarray, two: np.ndarray, noise: str, count: int) -> float:
 def test_counts_and_two_sums_have_the_joint_law_of_the_dense_mechanism(noise: str) -> None:
     """Counts and two sums have the joint distribution of the dense mechanism, which adds noise to every cell.
 
-    Noise with a wrong scale, and a noise path that both sums share, are detected.
+    The test detects noise of a wrong scale, a noise path that both sums share, and false keys without sums.
     """
     reference, published = densely(noise, 61), through_the_store(noise, 62)
     for count in (0, 1, 3, 60):

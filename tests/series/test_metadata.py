@@ -1,4 +1,4 @@
-"""Each kind of release has a record of metadata, which users see as an ordinary dict."""
+"""Tests of release metadata: plain dicts that are equal in the release, the store and a file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_metadata_is_a_plain_dict_in_the_order_of_its_record(kind: str, tmp_path
 
 
 def test_a_new_parameter_of_a_series_is_one_field() -> None:
-    """A new field of the declaration appears on the command line, in SQL, tables and metadata without other code."""
+    """A field that is added to `Declaration` appears in options, SQL, tables and metadata without further code."""
 
     @dataclass(frozen=True, kw_only=True)
     class More(Declaration):

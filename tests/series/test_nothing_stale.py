@@ -22,7 +22,7 @@ COUNT = "sparsehist.release.creation.count_keys"
 
 
 def rows(seed: int = 1) -> pl.DataFrame:
-    """Return a log whose unit names do not occur in any other file."""
+    """Return a log whose privacy units have names that begin with a planted text."""
     rng = np.random.default_rng(seed)
     return pl.DataFrame(
         {"user": [f"{UNIT}{i}" for i in rng.integers(0, 600, 2000)], "key": rng.integers(0, 30, 2000)}
@@ -37,7 +37,7 @@ def made(store: object, source: object, **changed: object) -> sh.Series:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Write a log to two Parquet files."""
+    """Write a log to two Parquet files, and return their directory."""
     (tmp_path / "log").mkdir()
     rows().write_parquet(tmp_path / "log" / "a.parquet")
     rows(seed=2).write_parquet(tmp_path / "log" / "b.parquet")
@@ -66,13 +66,13 @@ def test_a_file_is_the_same_as_long_as_the_system_says_so(log: Path, store: Path
     differs(store, pattern, "max_keys=3", max_keys=4)
     about = (log / "b.parquet").stat()
     (log / "b.parquet").write_bytes((log / "b.parquet").read_bytes())
-    os.utime(log / "b.parquet", ns=(about.st_atime_ns, about.st_mtime_ns))  # sets a new change time
+    os.utime(log / "b.parquet", ns=(about.st_atime_ns, about.st_mtime_ns))  # the change time differs
     differs(store, pattern)
 
 
 @pytest.mark.parametrize("change", ["another", "fewer", "more"])
 def test_another_set_of_files_is_another_log(log: Path, store: Path, change: str) -> None:
-    """Changing, adding or removing a file makes another log, but reordering the files does not."""
+    """A series is not reused if a file was changed, added or removed, but is reused if files are only reordered."""
     pattern = str(log / "*.parquet")
     made(store, pattern)
     made(store, [log / "b.parquet", log / "a.parquet"])
@@ -100,7 +100,7 @@ def test_rows_that_are_handed_over_are_not_compared(store: Path, kind: str) -> N
 
 
 def test_the_text_of_a_query_is_compared(log: Path, store: Path) -> None:
-    """A different text or parameter value makes a different query, but a final semicolon does not."""
+    """A series is not reused for a query with another text or parameter value; a final semicolon does not matter."""
     text = f"select user, key from read_parquet('{log}/*.parquet') where user <> 'X'"
 
     def query(sql: str, **parameters: object) -> sh.Query:
@@ -129,7 +129,7 @@ def test_a_log_that_changes_while_it_is_counted_is_refused(log: Path, store: Pat
 
 
 def test_other_series_are_released_while_a_log_is_counted(log: Path, store: Path, monkeypatch) -> None:
-    """Counting a log does not lock the store; if two runs count for one name, only one creates the series."""
+    """While a log is counted, other series can be released; of two runs for one name, only one creates the series."""
     other = made(store, rows(seed=7), name="other")
     files = [str(log / "b.parquet"), str(log / "a.parquet")]
     sources = iter(files)

@@ -1,4 +1,4 @@
-"""In an open domain, keys are published with the computed probability, and delta limits the releases."""
+"""In an open domain, keys of a single unit are published with the computed probability, at most delta."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.histogram.exact_exceedances import ever_exceeds, first_exceedance
 from tests.series.in_memory import over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
-# With 100,000 keys of one unit each, a published share of 2 % is measured to within 17 % in each round.
+# With 100,000 keys of one unit each, a publication rate of 2 % is measured to within 17 % in each round.
 KEYS = 100_000
 LEVELS = {
     "gaussian": ["0.1", "0.5", "0.05", "0.2"],
@@ -46,7 +46,7 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
     past: list[tuple[str, float]] = []
     before, left, shares = 0.0, LEVELS[noise].copy(), []
     for i in range(6):
-        # The published keys decide the next level: a new one, or an old one again with more delta.
+        # The number of keys published so far selects the next level: a new level, or later a level used before.
         level = left.pop(len(ever) % len(left)) if left else LEVELS[noise][len(ever) % 4]
         release = series.release(f"r{i}", level=level)
         bound = release.metadata["effective_threshold"] - 1
@@ -58,7 +58,7 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
         before += term
         assert before <= release.metadata["delta_infinity"] * (1 + 1e-9) <= 0.1
         shares.append(release.metadata["delta_share"])
-    assert len(ever) / KEYS < 0.1  # the share would have to be 60 deviations above its mean
+    assert len(ever) / KEYS < 0.1  # 0.1 is 60 standard deviations above the mean
     assert 0.05 < before < 0.1
     assert_detected(binomial_test(len(ever), KEYS, 1.1 * before), "a delta ten per cent too large")
     assert shares == sorted(shares, reverse=True)
@@ -67,7 +67,7 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
 def test_units_with_several_keys_of_their_own_are_revealed_as_often_as_delta_says() -> None:
     """Units that have three keys of their own are revealed with the computed probability.
 
-    This probability is below the delta_infinity that the release states.
+    The last release states a delta_infinity above this probability, but less than 1.6 times as large.
     """
     units = np.repeat(np.arange(30_000), 3)
     log = pl.DataFrame({"unit": units, "key": np.arange(units.size)})
@@ -87,20 +87,20 @@ def test_only_keys_of_the_log_are_published_even_where_most_are() -> None:
     series = popular(domain=sh.Open(delta=0.999999), max_keys=1)
     release = series.release("most", level=1, open_delta=0.99)
     assert release.metadata["threshold"] < 0
-    assert len(release) > 1400  # max_keys=1 keeps about half of the units' own keys
+    assert len(release) > 1400  # max_keys=1 drops the own key of about half of the units
     keys = set(release.frame["key"].to_list())
     assert keys <= {"weather", *(f"mine {u}" for u in range(3000))}
     assert release.metadata["expected_false_keys"] == 0
 
 
 def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost_together() -> None:
-    """Each release spends half of the remaining delta, and states the finest level of all releases so far."""
+    """Each release spends half of the remaining delta, and its guarantee names the finest level so far."""
     series = popular()
     fine, coarse = (series.release(name, level=level).metadata for name, level in (("a", "0.2"), ("b", "0.1")))
     assert 0.25e-6 < fine["delta_infinity"] <= 0.5e-6
     assert fine["delta_infinity"] < coarse["delta_infinity"] <= 0.75e-6
     assert "0.2-zCDP" in fine["guarantee"] and "0.2-zCDP" in coarse["guarantee"]
-    with pytest.raises(BudgetExceededError, match="is set aside for that"):  # half of the delta in the requested pair
+    with pytest.raises(BudgetExceededError, match="is set aside for that"):  # only half of 1e-6 is set aside
         popular().release("goal", level=sh.EpsilonDelta(2, "1e-6"), open_delta=7e-7)
     made = popular().release("goal", level=sh.EpsilonDelta(2, "1e-6")).metadata
     level = float(sh.privacy.as_level(made["level"]))

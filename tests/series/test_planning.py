@@ -30,7 +30,7 @@ def _series(counts, **declared):
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 @pytest.mark.parametrize("probability", [0.01, 0.95])
 def test_the_least_count_is_the_least(family, probability):
-    """The least count of a plan is the smallest count that is published with the requested probability."""
+    """A plan's least count is the smallest true count that is published with at least the requested probability."""
     centre = getattr(family, "mean", lambda _: 0.0)(LEVEL)
     threshold = math.floor(centre + 8 * family.std(LEVEL)) + 0.5
     count = least_count(family, LEVEL, threshold, probability)
@@ -42,7 +42,7 @@ def test_the_least_count_is_the_least(family, probability):
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 @pytest.mark.parametrize("distance", [-4, 3])
 def test_the_mean_error_is_that_of_draws(family, distance):
-    """The mean error that a plan states is the average error of 200,000 draws of noise above the threshold."""
+    """The mean error that a plan states agrees with the average of 200,000 draws of noise above the threshold."""
     centre = getattr(family, "mean", lambda _: 0.0)(LEVEL)
     threshold = math.floor(centre + distance * family.std(LEVEL)) + 0.5
     drawn = np.abs(family.sample_tail(200_000, threshold, LEVEL, rng=seeded(3)) - centre)
@@ -52,7 +52,7 @@ def test_the_mean_error_is_that_of_draws(family, distance):
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete_laplace"])
 def test_what_is_planned_happens(noise):
-    """Keys are published with the planned probability for each count, and a plan for another level is detected."""
+    """Keys are published as often as the plan says for their count; a plan for a 5 % finer level is detected."""
     family = family_named(noise, 4)
     threshold = plan(["0.02"], domain="strings(max_bytes=12)", max_keys=4, noise=noise, false_keys=5).levels[
         "threshold"
@@ -75,7 +75,7 @@ def test_what_is_planned_happens(noise):
 
 
 def test_a_plan_spends_nothing_and_does_not_know_the_counts():
-    """A plan records no event and no cost, and does not depend on the log."""
+    """A plan records no event and no cost, and is the same for different logs."""
     one, other = _series([5, 50, 500]), _series([7] * 40, seed=2)
     before = one.store.events()
     assert one.plan().levels.equals(other.plan().levels) and one.plan().counts.equals(other.plan().counts)
@@ -84,7 +84,7 @@ def test_a_plan_spends_nothing_and_does_not_know_the_counts():
 
 
 def test_an_open_domain_is_planned_by_what_remains_of_delta():
-    """For an open domain, a plan states the threshold and the remaining delta of the next release."""
+    """For an open domain, a plan states the same threshold and remaining delta as the release that follows."""
     series = _series([5, 500], domain=sh.Open(delta="1e-6"))
     series.release("first", level="0.1")
     planned = series.plan(["0.2"]).levels.row(0, named=True)
@@ -100,7 +100,7 @@ def test_an_open_domain_is_planned_by_what_remains_of_delta():
 def test_the_level_that_shows_a_key_shows_it(noise, probability):
     """At the planned level, a key of 50 units is published with the requested probability.
 
-    At 0.9 times the planned level, the probability is too small.
+    At 0.9 times the planned level, the probability is smaller than requested.
     """
     keys = 1 if noise == "poisson" else 3
     planned = plan(d=10**9, max_keys=keys, noise=noise, shows=50, probability=probability, counts=[50])

@@ -1,4 +1,4 @@
-"""A committed release of a workload is the same with every processor kernel of OpenBLAS."""
+"""A workload release that is read again from its store is the same with every OpenBLAS kernel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kernel", quick(("Prescott", "Haswell"), KERNELS))
 def test_a_release_given_again_is_the_same_under_every_kernel(published: Path, kernel: str) -> None:
-    """A repeated release has identical answers with every OpenBLAS kernel that this processor can run."""
+    """Reading a committed release gives identical answers with every OpenBLAS kernel that this processor can run."""
     known = os.environ | {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": "1"}
     if subprocess.run([sys.executable, "-c", RUNS], env=known, capture_output=True, check=False).returncode:
         pytest.skip(f"this processor does not run {kernel}")

@@ -1,4 +1,4 @@
-"""A log becomes a series, from which several releases can be made that never change."""
+"""Tests of creating a series, making releases that never change, and writing them to files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> N
 
 
 def test_a_product_domain_has_several_key_columns() -> None:
-    """Releases over a product domain have one column for each part of the key, and sort equal counts by key."""
+    """Releases over a product domain have one column for each part of the key; equal counts are sorted by key."""
     log = pl.DataFrame({"unit": range(4000), "row": np.arange(4000) % 40, "index": np.arange(4000) % 3})
     domain = sh.Product(row=sh.Integers(40), index=sh.Integers(-1, 3))
     series = over_log(log, key=["row", "index"], noise="discrete_laplace", domain=domain)
@@ -84,7 +84,7 @@ def test_a_product_domain_has_several_key_columns() -> None:
     ],
 )
 def test_a_bad_request_is_refused_before_anything_is_drawn(request_: dict, error: type[Exception]) -> None:
-    """A refused release request spends nothing, and its name remains free."""
+    """An invalid release request is refused, spends nothing and leaves its name free."""
     series = a_series()
     with pytest.raises(error):
         series.release("one", **request_)
@@ -109,7 +109,7 @@ HUGE = sh.Counts(pl.DataFrame({"key": ["a"], "count": [2**53 + 1]}), largest=1)
 def test_a_bad_declaration_is_refused_and_leaves_no_series(
     tmp_path: Path, wrong: dict, error: type[Exception]
 ) -> None:
-    """A wrong declaration or a count above 2^53 is refused, and no series is created."""
+    """An invalid declaration or a count above 2^53 is refused, and no series is created."""
     with pytest.raises(error):
         a_series(tmp_path / "store", **wrong)
     assert sh.open(tmp_path / "store", create=True).series_names() == []
@@ -204,7 +204,7 @@ def test_nothing_public_is_written_into_the_store(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_release_is_text() -> None:
-    """A frame that is passed as the name of a release is refused as a wrong name."""
+    """A data frame that is passed as the name of a release is refused with an error about the name."""
     with pytest.raises(DeclarationError, match="the name of a release is"):
         a_series().release(pl.DataFrame({"a": [1]}), level=1)
 

@@ -14,7 +14,7 @@ from tests.cases import quick
 from tests.series.dense_law import dense, same_law
 from tests.stats import assert_consistent, assert_detected
 
-# Scrambled levels, one of them twice with two thresholds; each release publishes a large part of the cells.
+# Levels and thresholds of five releases: levels in mixed order, one of them twice with different thresholds.
 SCENES = {
     "gaussian": (["0.2", "0.05", "1/2", "0.2", "0.1"], [2.5, 5.0, 2.0, 1.75, 2.5]),
     "laplace": (["1", "0.5", "2", "1", "0.7"], [3.0, 5.0, 2.5, 2.0, 3.5]),
@@ -22,7 +22,7 @@ SCENES = {
     "skellam": (["0.1", "0.05", "1/5", "0.1", "0.07"], [6, 9, 4, 5, 7]),
     "poisson": (["0.1", "0.05", "1/5", "0.1", "0.07"], [13, 25, 8, 12, 18]),
 }
-# 40,000 cells of each count detect a relative error of 4 % in the commoner patterns of publication.
+# With 40,000 cells of each count, a 4 % error in how often the same releases publish a cell is detected.
 CELLS = 40_000
 COUNTS = np.repeat([0, 1, 3], CELLS)
 
@@ -67,6 +67,6 @@ def test_published_frames_have_the_joint_law_of_the_dense_mechanism(noise: str) 
 
 
 def test_a_store_on_disk_with_its_own_randomness_has_the_same_law(tmp_path: Path) -> None:
-    """Releases drawn by the production generator have the distribution of a mechanism with noise on every cell."""
+    """An unseeded store on disk makes releases that are distributed as if noise had been added to every cell."""
     published, ones = through_the_store("gaussian", tmp_path / "store", None), COUNTS == 1
     assert_consistent(same_law(published[:, ones], densely("gaussian", 51)[:, ones]))

@@ -13,7 +13,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import RefusedError
 
-# Each budget with the noise families that its route can charge.
+# Each budget, with the noise families that its accounting route can charge.
 BUDGETS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"rho": "0.3"}, ("gaussian", "laplace", "discrete_laplace")),
     ({"epsilon": 1, "delta": 0}, ("laplace", "discrete_laplace")),
@@ -42,7 +42,7 @@ def a_series(store: sh.Store, name: str, **declared: Any) -> sh.Series:
 
 
 def named_in(refusal: RefusedError) -> Fraction | None:
-    """Return the level or cap that a refusal names, or None if it names neither."""
+    """Return the largest level or cap that a refusal says would fit, or None if the refusal names neither."""
     found = re.search(r"the largest (?:level|cap) that would fit is (\S+);", str(refusal))
     return None if found is None else Fraction(found[1])
 

@@ -30,7 +30,7 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 
 
 def weight(keys: int, shares: Shares) -> int:
-    """Return a privacy unit's integer weight for each of its `keys` keys, as a multiple of 1/parts."""
+    """Return the weight of a unit with `keys` keys at each of its keys, as an integer multiple of 1/parts."""
     if keys <= shares.keys:
         return shares.parts
     kept = min(keys, shares.most_keys)
@@ -112,11 +112,11 @@ def test_what_a_unit_adds_depends_on_its_rows_alone():
 def test_releases_have_the_law_of_the_dense_mechanism(noise):
     """Releases of weighted counts have the joint distribution that results from adding noise to every cell.
 
-    Counts without weights are detected as wrong.
+    The test detects counts that are not weighted.
     """
     shares = Shares(4, 256, NORMS[noise])
     half = CELLS // 2
-    units = np.repeat(np.arange(half // 10), 10)  # ten keys each fill half of the cells; the other cells stay empty
+    units = np.repeat(np.arange(half // 10), 10)  # units with ten keys each, which fill half of the cells
     series = series_of(pl.DataFrame({"unit": units, "key": np.arange(half)}), noise=noise)
     sparse = np.full((len(LEVELS), CELLS), np.nan)
     for i, (level, threshold) in enumerate(zip(LEVELS, THRESHOLDS, strict=True)):
@@ -138,7 +138,7 @@ FINEST, COARSER = "0.5", "0.2"
 
 
 def _pairs_seen(units_of_both: int, units_of_each: int, seed: int, levels: tuple[str, ...]) -> np.ndarray:
-    """Return, for each pair of keys, one number that encodes what all releases show about both keys."""
+    """Return, for each pair of keys, an integer that encodes the noisy counts of both keys in all releases."""
     key = np.arange(2 * PAIRS)
     units = [np.arange(2 * PAIRS) + (1 + i) * 10**7 for i in range(2 + units_of_each)]
     units += [key // 2 + 10**6 * (100 + i) for i in range(units_of_both)]
@@ -162,9 +162,9 @@ def _worst_of_pairs(with_unit: np.ndarray, without: np.ndarray) -> float:
 def test_a_unit_with_two_keys_is_hidden_by_the_noise_of_one(levels):
     """The releases of both keys of a unit together reveal no more about the unit than the finest level allows."""
     without = _pairs_seen(0, 0, 1, levels)
-    # Twelve comparisons exceed 7 deviations with a probability of 1.5e-11 in all.
+    # The probability that any of the twelve comparisons exceeds 7 standard errors by chance is 1.5e-11.
     assert _worst_of_pairs(_pairs_seen(1, 0, 2, levels), without) < 7
-    # Control: the same unit with full weight at both keys.
+    # Control: a unit that counts with full weight at both keys is detected.
     assert _worst_of_pairs(_pairs_seen(0, 1, 3, levels), without) > 7
 
 
@@ -212,7 +212,7 @@ def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
     assert max(exact.values()) <= stated * (1 + 1e-4)
     assert stated < delta
     assert stated < 1.6 * max(exact.values())
-    # The rates differ by number of keys, so delta must cover the worst number.
+    # Units with 4 and with 64 keys have clearly different probabilities; delta must cover the larger one.
     assert exact[64] > 1.2 * exact[4] or exact[4] > 1.2 * exact[64]
     with pytest.raises(BudgetExceededError):
         series.release("low", level="0.5", threshold=2)

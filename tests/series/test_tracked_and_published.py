@@ -15,12 +15,12 @@ from tests.attacks.stand_in import Drawn
 from tests.series.in_memory import over_counts
 
 CELLS = 300
-# P[Z <= -1.75] = e**-3.2 at level 1/2: all cells of this count are drawn, and one in 25 is not published.
+# All cells of this count get noise, and one in 25 gets less than -1.75 at level 1/2 and is not published.
 COUNT, THRESHOLD = 10, 8.25
 
 
 def test_explicit_cells_are_tracked_and_only_what_exceeds_is_published() -> None:
-    """A release publishes exactly those stored cells whose noisy counts exceed its threshold."""
+    """A release publishes exactly those tracked cells whose noisy counts exceed its threshold."""
     series = Drawn(np.append(np.full(CELLS, COUNT), np.zeros(700, int)), 1, rng=entropy.seeded(5))
     first = series.release("first", "1/2", THRESHOLD)
     tracked = series.state.cells.position
@@ -45,7 +45,7 @@ def test_empty_cells_that_are_all_drawn_have_keys_and_stay_out_of_sight() -> Non
 
 
 def test_public_views_count_what_is_published() -> None:
-    """The number of stored cells appears in no metadata, ledger, listing or repr."""
+    """The number of tracked cells, which is secret, appears in no metadata, ledger or repr."""
     cells = 1637
     counts = pl.DataFrame({"cell": range(cells), "count": [COUNT] * cells})
     series = over_counts(counts, key="cell", domain=sh.Integers(10**6))

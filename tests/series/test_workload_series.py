@@ -1,4 +1,4 @@
-"""Workload releases of a series may come in any order of levels, and their files answer queries."""
+"""Workloads can be released at levels in any order, and a release file answers further queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparsehist.errors import DeclarationError, LevelError, NotFoundError
 from tests.series.in_memory import over_counts, over_log
 from tests.stats import assert_consistent, assert_detected, ks_test
 
-FINE = 10**4  # the noise is about a hundredth of a count, so a larger error means a bug
+FINE = 10**4  # the noise is only about 0.01 counts, so a larger error means a bug
 COUNTS = (np.arange(24) * 7) % 50 + 1
 
 
@@ -41,7 +41,7 @@ def _places():
 
 @pytest.mark.parametrize(("noise", "norm"), [("gaussian", "l2"), ("laplace", "l1")])
 def test_noise_is_scaled_to_what_a_unit_can_move(noise, norm):
-    """The noise of a workload is scaled by the strategy's sensitivity to max_keys cells, in the L1 or L2 norm."""
+    """Workload noise is scaled to the strategy's L1 or L2 sensitivity for a unit that touches max_keys cells."""
     series = _hours(64, noise=noise, max_keys=5)
     release = series.release("sums", workload="prefix()", level="0.1", strategy="haar")
     strategy = sh.workload.strategy_named("haar", sh.workload.Prefix(64))
@@ -51,13 +51,13 @@ def test_noise_is_scaled_to_what_a_unit_can_move(noise, norm):
     off = (release.frame["noisy_answer"].to_numpy() - truth) / np.sqrt(strategy.variance())
     assert 0.5 < np.sqrt(np.mean(off**2)) / release.metadata["noise_std"] < 2
     again = series.release("again", workload="prefix()", level="0.1", strategy="haar")
-    assert again.frame.equals(release.frame)  # equal levels share their noise
+    assert again.frame.equals(release.frame)  # releases at equal levels share their noise
 
 
 def test_products_and_marginals_name_their_queries_in_keys():
     """Each row of a product or marginal workload gives the column values of its query.
 
-    A column that the query sums over is null.
+    If a query sums over all values of a column, that column is null.
     """
     series, rows = _places()
     frame = series.release("sums", workload="kronecker(identity(), prefix(), total())", level=FINE).frame
@@ -123,7 +123,7 @@ def test_a_column_of_text_is_summed_over():
 
 
 def test_a_matrix_is_a_workload(tmp_path):
-    """A store that is opened again returns the release of a matrix workload without being given the matrix."""
+    """After its store is reopened, a release of a matrix workload can be read by name, without the matrix."""
     log = pl.DataFrame({"unit": np.arange(COUNTS.sum()), "key": np.repeat(np.arange(24), COUNTS)})
     series = sh.create(tmp_path / "s", log, name="s", unit="unit", key="key", max_keys=1, domain=sh.Integers(24))
     matrix = np.zeros((3, 24))
@@ -136,7 +136,7 @@ def test_a_matrix_is_a_workload(tmp_path):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_the_joint_law_over_levels_goes_through_the_store(noise):
-    """Workload releases at different levels have noise with the correct joint distribution.
+    """Workload releases at several levels have the joint distribution of a single noise path.
 
     The test detects noise that is drawn independently for each level.
     """

@@ -1,6 +1,6 @@
-"""Check pages in Chromium with Playwright and axe-core; `make browser` installs them.
+"""Check pages in the Chromium browser with Playwright and axe-core, which `make browser` installs.
 
-If a tool is missing, the test fails with CI=true and is skipped otherwise.
+If a tool is missing, the tests fail if CI=true is set; otherwise they are skipped.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pytest
 WIDTHS = (360, 1280)
 SCHEMES = ("light", "dark")
 AXE = Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"
-# The last two options stop chromium's own update requests.
+# The last two options stop update requests by Chromium itself.
 _OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
-# Elements with clipped content; the content of a box that scrolls, such as a wide table, is visible.
+# Elements with clipped content. A box that scrolls, such as a wide table, does not clip its content.
 _CLIPPED = """() => {
     const scrolls = e => e && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement))
     return [...document.querySelectorAll('body *')].filter(e => {
@@ -58,14 +58,14 @@ def browser() -> Iterator[Any]:
 
 
 class Visit(NamedTuple):
-    """A browser tab, the messages of its page (console, errors and dialogs), and the addresses that it requested."""
+    """A browser tab, the console messages, errors and dialogs of its page, and the addresses it requested."""
 
     tab: Any
     messages: list[str]
     requests: list[str]
 
     def show(self, *, width: int, scheme: str) -> list[str]:
-        """Return the elements that are clipped or outside the page at this window width and colour scheme."""
+        """Return what is clipped or outside the page at this window width and in this colour scheme."""
         self.tab.set_viewport_size({"width": width, "height": 800})
         self.tab.emulate_media(color_scheme=scheme)
         wide = self.tab.evaluate("document.documentElement.scrollWidth")
@@ -75,9 +75,9 @@ class Visit(NamedTuple):
         ]
 
     def accessibility_faults(self, *, contrast: bool = True) -> list[str]:
-        """Return the serious and critical accessibility faults that axe-core finds on a page."""
-        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # this bypasses the page's content security policy
-        # Finish animations, so that contrast is not measured while colours fade.
+        """Return the serious and critical accessibility faults that axe-core finds on the page."""
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # runs even if the page forbids scripts
+        # Finish all animations first, because contrast would be wrong while colours fade.
         self.tab.evaluate("document.getAnimations().forEach(animation => animation.finish())")
         rules = {"color-contrast": {"enabled": contrast}}
         checked = self.tab.evaluate("rules => axe.run({preload: false, rules})", rules)
@@ -92,7 +92,7 @@ class Visit(NamedTuple):
 
 @contextmanager
 def visit(browser: Any, address: str) -> Iterator[Visit]:
-    """Load a page in a new browser tab."""
+    """Load a page in a new browser tab, and close the tab afterwards."""
     context = browser.new_context()
     context.set_default_timeout(30_000)
     opened = Visit(context.new_page(), [], [])

@@ -1,4 +1,4 @@
-"""Mark cases of parametrised tests as slow."""
+"""Mark some cases of parametrised tests as slow."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 
 def slow(*case: Any) -> Any:
-    """Return a test case that is marked as slow."""
+    """Return a case of a parametrised test that is marked as slow."""
     return pytest.param(*case, marks=pytest.mark.slow)
 
 
 def quick(first: Iterable[Any], every: Iterable[Any]) -> list[Any]:
-    """Return all test cases, of which those not in `first` are marked as slow."""
+    """Return all cases of a parametrised test, with those not in `first` marked as slow."""
     by_default = list(first)
     return [case if case in by_default else slow(case) for case in every]

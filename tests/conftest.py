@@ -1,4 +1,4 @@
-"""Settings of the test suite: hypothesis, seeds, and the number of p-values, which share a significance level."""
+"""Settings of the test suite: hypothesis, seeds of random generators, and the number of p-values."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.browser import browser  # noqa: F401 - a fixture of the whole suite
 if TYPE_CHECKING:
     from typing import Any
 
-# Every run has the same examples, and no test fails because it is slow.
+# Hypothesis tries the same examples in every run, and never fails a test because it is slow.
 settings.register_profile(
     "suite", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
 
-# Stores on disk take no seed, so the names of tests and fixtures seed their generators and no test fails by chance.
-# Child processes use the operating system's randomness.
-# If a child repeated its parent's noise, a test could not see that a release was drawn twice.
+# A store on disk takes no seed. Tests seed its randomness by their own names, so that none fails by chance.
+# Forked processes are seeded by the operating system instead.
+# If a child process repeated its parent's noise, no test could see that a release was drawn twice.
 _keys = random.Random()
 entropy.secrets = SimpleNamespace(randbits=_keys.getrandbits)
 os.register_at_fork(after_in_child=_keys.seed)
@@ -33,13 +33,13 @@ os.register_at_fork(after_in_child=_keys.seed)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """Seed the random generators before a fixture is created, because several tests may share the fixture."""
+    """Seed all randomness by the fixture's name before a fixture is created, because tests may share it."""
     _keys.seed(f"{request.node.nodeid} {fixturedef.argname}")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Seed the random generators before a test runs."""
+    """Seed all randomness by the test's name before the test runs."""
     _keys.seed(item.nodeid)
 
 
@@ -47,13 +47,13 @@ _asked_by_workers = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the number of p-values to zero when the test run starts."""
+    """Start the test run with a count of 0 p-values from workers."""
     config.stash[_asked_by_workers] = 0
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Add the number of p-values of a pytest-xdist worker to the total when the worker ends."""
+    """Add the p-values that a pytest-xdist worker has checked to the total when the worker ends."""
     node.config.stash[_asked_by_workers] += getattr(node, "workeroutput", {}).get("p_values", 0)
 
 
@@ -63,7 +63,7 @@ def _asked(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send a worker's count of p-values to the controller, and fail a run that used more than declared."""
+    """Report the number of p-values from a worker, and fail a whole run that checked more than declared."""
     workeroutput: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if workeroutput is not None:
         workeroutput["p_values"] = stats.asked()
@@ -72,7 +72,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print how many of the declared p-values the tests have used."""
+    """Print how many p-values the run has checked, and how many are declared."""
     asked = _asked(config)
     spent = f"{asked} p-values of {stats.P_VALUES} declared, suite level {stats.SUITE_LEVEL:g}"
     if asked > stats.P_VALUES:

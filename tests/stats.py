@@ -1,9 +1,9 @@
 """Statistical tests that share one significance level over the whole test suite.
 
 `SUITE_LEVEL` is the probability that a complete run with fresh seeds raises a false alarm although nothing is wrong.
-It is divided evenly over `P_VALUES` tests. Every p-value goes to `assert_consistent`, which counts it; `conftest.py`
-adds up the counts of all workers and fails the run if there were more than declared. Negative controls go to
-`assert_detected` and must be rejected at the same share.
+This level is divided evenly over `P_VALUES` p-values. Every p-value goes to `assert_consistent`, which counts it;
+`conftest.py` adds up the counts of all workers and fails the run if there were more than declared. Negative controls
+go to `assert_detected` and must be rejected at the same share of the level.
 
 P-values must be accurate in the far tail, so the G statistic replaces Pearson's chi-square: for a Poisson(10) cell
 with 30 observations, the G test gives 4e-7 and the chi-square test 3e-10, where the exact p-value is 5e-7.
@@ -36,24 +36,24 @@ def asked() -> int:
 
 
 def assert_consistent(p_value: float, what: str = "the sample") -> None:
-    """Fail if a p-value is NaN or below its share of the suite's level; `what` names the sample in the error."""
+    """Fail if a p-value is NaN or below its share of the suite's level; `what` names the sample in the message."""
     global _asked  # noqa: PLW0603 - the count belongs to the process, as the level belongs to the suite
     _asked += 1
     if not p_value >= SHARE:
-        raise AssertionError(f"{what} does not follow the law: p = {p_value:.3g}, below the share of {SHARE:.3g}")
+        raise AssertionError(f"{what} does not follow the expected distribution: p-value {p_value:.3g} < {SHARE:.3g}")
 
 
-def assert_detected(p_value: float, what: str = "the wrong law") -> None:
-    """Fail unless the p-value of a negative control is so small that `assert_consistent` would fail."""
+def assert_detected(p_value: float, what: str = "the wrong distribution") -> None:
+    """Fail unless the p-value of a negative control is below the share at which `assert_consistent` fails."""
     if not p_value < SHARE:
-        raise AssertionError(f"{what} was not noticed: p = {p_value:.3g}, not below the share of {SHARE:.3g}")
+        raise AssertionError(f"{what} was not noticed by the statistical test: p-value {p_value:.3g} >= {SHARE:.3g}")
 
 
 def g_test(observed: ArrayLike, probabilities: ArrayLike) -> float:
-    """Return the p-value of a G test of counts, shape (m,), against cell probabilities that sum to 1.
+    """Return the p-value of a G-test of observed counts, shape (m,), against cell probabilities that sum to 1.
 
-    Neighbouring cells are pooled until each has an expected count of `MINIMUM_EXPECTED`. The p-value is 0 if an
-    impossible cell was observed. Williams' correction is applied.
+    Neighbouring cells are pooled until each has an expected count of at least `MINIMUM_EXPECTED`. The p-value is 0 if
+    an outcome of probability 0 was observed. Williams' correction is applied.
     """
     counts, expected = _pooled_to_expectation(observed, probabilities)
     if expected.size == 0:
@@ -74,7 +74,7 @@ def ks_test(sample: ArrayLike, cdf: Callable[[NDArray[np.float64]], ArrayLike]) 
 
 
 def binomial_test(successes: int, trials: int, probability: float) -> float:
-    """Return the p-value of a number of successes, which is twice the smaller tail of the binomial distribution.
+    """Return the two-sided p-value of a number of successes: twice the smaller tail of the binomial distribution.
 
     Above 2**53 trials, the Poisson distribution replaces the binomial distribution.
     """
@@ -86,21 +86,21 @@ def binomial_test(successes: int, trials: int, probability: float) -> float:
 
 
 def poisson_test(events: int, mean: float) -> float:
-    """Return the p-value of a number of events, which is twice the smaller tail of the Poisson distribution."""
+    """Return the two-sided p-value of a number of events: twice the smaller tail of the Poisson distribution."""
     at_most = special.gammaincc(events + 1, mean)
     at_least = special.gammainc(events, mean) if events > 0 else 1.0
     return min(1.0, 2.0 * float(min(at_most, at_least)))
 
 
 def mean_test(sample: ArrayLike, mean: float, variance: float) -> float:
-    """Return the p-value of the mean of draws with known variance, assuming that the mean is normal."""
+    """Return the p-value of the mean of a sample whose variance is known, by the normal approximation."""
     values = np.asarray(sample, dtype=np.float64)
     deviation = float(values.mean() - mean) * math.sqrt(values.size / variance)
     return float(2.0 * special.ndtr(-abs(deviation)))
 
 
 def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
-    """Return a p-value for the hypothesis that vectors, shape (n, k), are uniform on the unit cube.
+    """Return a p-value for the hypothesis that vectors, given in shape (n, k), are uniform on the unit cube.
 
     The G test counts the vectors in each of cells_per_axis**k cells. Rosenblatt's transform maps any joint
     distribution with known conditional distribution functions to the uniform distribution.
@@ -115,8 +115,8 @@ def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
 def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
     """Return a p-value for the hypothesis that vectors, shape (n, k), are normal with mean 0 and this covariance.
 
-    The whitened vectors are mapped to the unit cube, and their squared lengths are compared with chi-square. The
-    result is twice the smaller p-value.
+    The vectors are whitened. A G-test compares them with independent normal numbers, and a Kolmogorov-Smirnov test
+    compares their squared lengths with chi-square. The result is twice the smaller p-value.
     """
     values = np.asarray(sample, dtype=np.float64)
     white = np.linalg.solve(np.linalg.cholesky(np.asarray(covariance, dtype=np.float64)), values.T).T
@@ -127,13 +127,13 @@ def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
 
 
 def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
-    """Return a p-value for the hypothesis that two lists of cell counts have the same distribution (G test)."""
+    """Return the p-value of a G-test that two lists of cell counts come from one distribution."""
     table = np.stack([np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)])
     totals = table.sum(axis=0)
     fewer = float(min(table.sum(axis=1)) / table.sum())
     pooled = np.add.reduceat(table, _starts(totals * fewer), axis=1)
     if pooled.shape[1] < 2:
-        raise ValueError("too few observations: pooling left a single cell")
+        raise ValueError("too few observations: pooling neighbouring cells left a single cell")
     expected = pooled.sum(axis=1, keepdims=True) * pooled.sum(axis=0) / pooled.sum()
     statistic = 2.0 * float(special.xlogy(pooled, pooled / expected).sum())
     rows, columns = pooled.sum(axis=1), pooled.sum(axis=0)
@@ -143,10 +143,10 @@ def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
-    """Return a p-value for the hypothesis that two samples, of integers or integer rows, have one distribution.
+    """Return a p-value for the hypothesis that two samples of integers, or of integer rows, have one distribution.
 
-    The samples have shapes (n, k) and (m, k). Outcomes are sorted by their frequency in the pooled samples, so that
-    rare outcomes share a cell.
+    The samples have shapes (n, k) and (m, k). Outcomes are sorted by their frequency in both samples together, so
+    that rare outcomes are pooled with each other.
     """
     one, two = _as_rows(first), _as_rows(second)
     index = _numbered(np.concatenate([one, two]))
@@ -159,16 +159,16 @@ def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
 def two_sample_vectors(first: ArrayLike, second: ArrayLike, *, directions: int = 16) -> float:
     """Return a p-value for the hypothesis that two samples of real vectors have the same distribution.
 
-    The samples have shapes (n, k) and (m, k). By Cramér and Wold, a joint distribution is determined by its
-    projections. A two-sample Kolmogorov-Smirnov test compares each coordinate and some fixed random directions of the
-    whitened samples; `two_sample_outcomes` compares the cells of a grid along the whitened axes. The result is the
-    smallest p-value times the number of tests.
+    The samples have shapes (n, k) and (m, k). A joint distribution is determined by its projections (Cramér and
+    Wold), so a two-sample Kolmogorov-Smirnov test compares the samples along each coordinate and, after whitening,
+    along some fixed random directions. `two_sample_outcomes` compares them over the cells of a grid. The result is
+    the smallest p-value times the number of tests.
     """
     one, two = _as_rows(first), _as_rows(second)
     both = np.concatenate([one, two]).astype(np.float64)
     width = both.shape[1]
     centred = both - both.mean(axis=0)
-    # Singular values near 0 belong to coordinates that depend linearly on others.
+    # If the singular value is near 0, the coordinate is a linear function of others.
     _, scales, axes = np.linalg.svd(centred / math.sqrt(len(both)), full_matrices=False)
     white = (centred @ axes.T) / np.where(scales > 1e-12 * scales[0], scales, 1.0)
     looks = [both]
@@ -189,7 +189,7 @@ def _as_rows(sample: ArrayLike) -> NDArray[np.generic]:
 
 
 def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
-    """Return the number of each row in the lexicographic order of distinct rows, faster than np.unique does."""
+    """Number the distinct rows in lexicographic order and return the number of each row; faster than np.unique."""
     index = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
         whole = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "f" else column.astype(np.int64)
@@ -201,7 +201,7 @@ def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
 
 
 def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> float:
-    """Return the asymptotic two-sample Kolmogorov-Smirnov p-value, which is conservative, especially with ties."""
+    """Return the asymptotic p-value of a two-sample Kolmogorov-Smirnov test, which is conservative with ties."""
     first, second = np.sort(first), np.sort(second)
     both = np.concatenate([first, second])
     gaps = np.searchsorted(first, both, side="right") / first.size
@@ -211,7 +211,7 @@ def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> f
 
 
 def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the first cell of each pool of neighbours whose expected count reaches `MINIMUM_EXPECTED`."""
+    """Return the first cell of each pool; neighbours are pooled up to an expected count of `MINIMUM_EXPECTED`."""
     cumulated = np.cumsum(expected)
     starts, reached = [0], 0.0
     while True:
@@ -225,17 +225,17 @@ def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
 def _pooled_to_expectation(
     observed: ArrayLike, probabilities: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return observed and expected counts of pooled cells, or empty arrays if an impossible outcome was observed."""
+    """Return observed and expected counts of pooled cells, or two empty arrays if the impossible was observed."""
     counts = np.asarray(observed, dtype=np.float64)
     chances = np.asarray(probabilities, dtype=np.float64)
     if counts.shape != chances.shape or counts.ndim != 1:
-        raise ValueError(f"counts of shape {counts.shape} against probabilities of shape {chances.shape}")
+        raise ValueError(f"counts and probabilities must have one shape (m,), got {counts.shape} and {chances.shape}")
     if not math.isclose(math.fsum(chances), 1.0, abs_tol=1e-9):
-        raise ValueError(f"the probabilities add up to {math.fsum(chances)!r}, not 1: a tail is missing")
+        raise ValueError(f"the probabilities must include all tails and add up to 1, got {math.fsum(chances)!r}")
     if np.any((chances <= 0.0) & (counts > 0.0)):
         return np.empty(0), np.empty(0)
     expected = chances * counts.sum()
     starts = _starts(expected)
     if starts.size < 2:
-        raise ValueError("too few observations: pooling left a single cell")
+        raise ValueError("too few observations: pooling neighbouring cells left a single cell")
     return np.add.reduceat(counts, starts), np.add.reduceat(expected, starts)

@@ -1,4 +1,4 @@
-"""All benchmark scripts run at tiny sizes, and the documented figures equal the measured results."""
+"""Tests that all benchmark scripts run at tiny sizes and that the documented figures are the measured ones."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ SCRIPTS = {
     "workload_error": "--exponents 4 6 --max-keys 1 3",
     "workload_speed": "--runs 1 --cells 3000",
 }
-# By default, one script of each kind: counting, releases, arithmetic of the core, workloads.
+# These scripts run by default, one of each kind: counting, releases, arithmetic, workloads.
 BY_DEFAULT = {"release", "round_arithmetic", "planned", "noise", "workload_speed"}
 
 
 def run(script: str, *arguments: object) -> tuple[int, str]:
-    """Run a benchmark script and return its exit code, with its error output if it failed."""
+    """Run a benchmark script, and return its exit code and, if it failed, its error output."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
@@ -64,14 +64,14 @@ def run(script: str, *arguments: object) -> tuple[int, str]:
 
 
 def marked(script: str) -> object:
-    """Return a test parameter for a script, marked as slow unless the script runs by default."""
+    """Return a script as a test parameter, which is marked as slow unless the script is in `BY_DEFAULT`."""
     marks = [pytest.mark.slow] * (script not in BY_DEFAULT) + [pytest.mark.spark] * (script == "spark")
     return pytest.param(script, marks=marks)
 
 
 @pytest.mark.parametrize("script", [marked(script) for script in SCRIPTS])
 def test_a_script_writes_its_figures_with_their_origin(tmp_path: Path, script: str) -> None:
-    """A benchmark's result records its commit, versions, machine and runs, and the page shows the commit."""
+    """The result of a benchmark records its commit, versions, machine and runs, and the results page its commit."""
     if script == "floor" and not shutil.which(os.environ.get("CC", "cc")):
         pytest.skip("no C compiler is installed")
     result, page = tmp_path / f"{script}.json", tmp_path / "RESULTS.md"
@@ -94,7 +94,7 @@ def test_a_script_writes_its_figures_with_their_origin(tmp_path: Path, script: s
     ids=["unchanged", "table", "text"],
 )
 def test_a_figure_that_was_not_measured_is_noticed(tmp_path: Path, there: str, instead: str) -> None:
-    """The figures in docs/speed.md equal the measured results, and a changed figure is detected."""
+    """The figures in docs/speed.md equal the measured results, and the check rejects a changed figure."""
     copy = tmp_path / "speed.md"
     text, changed = re.subn(there, instead, (ROOT / "docs" / "speed.md").read_text(encoding="utf-8"), count=1)
     copy.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The public names, parameters and examples that users rely on stay the same."""
+"""Tests that the public names, parameters and examples that users rely on stay the same."""
 
 import inspect
 import os
@@ -43,7 +43,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_first_level_has_these_names_and_no_others() -> None:
-    """The package has exactly the listed public names and modules, at most 36 names and 10 modules."""
+    """The package has exactly the listed public names and modules: at most 36 names and 10 modules."""
     assert sorted(sh.__all__) == sorted([*MODULES, *NAMES]) == dir(sh)
     assert len(NAMES) <= 36 and len(MODULES) <= 10
     assert all(getattr(sh, name) is not None for name in sh.__all__)
@@ -51,7 +51,7 @@ def test_the_first_level_has_these_names_and_no_others() -> None:
 
 
 def test_create_and_its_companions_take_these_parameters() -> None:
-    """Public functions have the listed parameters in this order, and `create` has at most 18 parameters."""
+    """`create`, `open` and other public functions keep their parameters; `create` has at most 18 of them."""
     assert list(inspect.signature(sh.create).parameters) == CREATE and len(CREATE) <= 18
     assert list(inspect.signature(sh.open).parameters) == ["path", "create", "wait", "seed", "who"]
     assert list(inspect.signature(sh.Counting).parameters) == ["engine", "memory_limit", "threads", "progress"]
@@ -63,7 +63,7 @@ def test_create_and_its_companions_take_these_parameters() -> None:
 
 
 def test_the_examples_of_the_contract_run(files: Path) -> None:
-    """A series of files can be released at every kind of level, and its written releases can be read back."""
+    """A series made from files can be released at levels of every kind, and written releases can be read back."""
     store = sh.open("logs.sparsehist", create=True)
     declared = {
         "name": "queries", "unit": "user_id", "key": "query", "domain": sh.Strings(max_bytes=32), "max_keys": 20,
@@ -80,7 +80,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
     assert yearly.metadata["epsilon_delta"] == "epsilon_delta(1, 0.000001)"
     assert series.plan(epsilon=1, delta=1e-6).levels["level"].to_list() == [yearly.metadata["level"]]
     assert partner.frame.columns == ["query", "noisy_count"]
-    assert partner.frame.height >= 3  # a spurious key may be among them
+    assert partner.frame.height >= 3  # a false key may be among them
     assert partner.frame["noisy_count"].is_sorted(descending=True)
     priced = series.release("priced", level="0.02", measures={"price": "0.02"}).frame
     assert priced.columns == ["query", "noisy_count", "price_sum"]
@@ -97,13 +97,13 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
     with pytest.raises(SeriesDiffersError, match="the log it was made from"):
         sh.create(store, "log/0.parquet", **declared, if_exists="reuse")
     everybody = store.ledger(full=True).filter(scope="everybody")
-    assert everybody["level"].item() == "0.52"  # includes 0.02 for the sums
+    assert everybody["level"].item() == "0.52"  # of which 0.02 is for the sums
     with sh.open_analyst(".") as session:
         assert session.sql("select count(*) as n from queries.public")["n"].item() == len(public)
 
 
 def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
-    """epsilon= and delta= can replace level= everywhere, and a budget of the same ε and δ allows the release."""
+    """`epsilon=` and `delta=` can replace `level=` everywhere, and fit a budget of the same epsilon and delta."""
     store = sh.open(":memory:", seed=1)
     store.set_budget(epsilon=8, delta=1e-6)
     days = sh.create(store, sh.Files("log/*.parquet"), name="days", **QUERIES)
@@ -116,7 +116,7 @@ def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
 
 
 def test_steps_by_number_or_by_date(files: Path) -> None:
-    """A running series accepts numbers or dates as steps, and `store.series` finds it by name."""
+    """A running series accepts numbers or dates as steps, and `store.series` finds the series by its name."""
     store = sh.open(":memory:", seed=1)
     series = sh.create(store, name="daily", steps=sh.Steps(30, start="2026-01-01", every="day"), **PAGES)
     assert isinstance(series, RunningSeries)
@@ -132,7 +132,7 @@ def test_steps_by_number_or_by_date(files: Path) -> None:
 
 
 def test_a_series_per_period(files: Path) -> None:
-    """`every=` accepts text or a record, and each appended period becomes a series."""
+    """`every=` accepts a text or an `sh.Every` record, and each appended period becomes a series of its own."""
     store = sh.open(":memory:", seed=1)
     every = sh.Every("week", periods=52, protects="user", most_periods=None, budget=1)
     weekly = sh.create(store, name="weekly", every=every, **PAGES)
@@ -146,7 +146,7 @@ def test_a_series_per_period(files: Path) -> None:
 
 
 def test_sources_and_bounds_in_their_records(files: Path) -> None:
-    """Records such as `sh.Files` and `sh.Share` declare sources and bounds, and invalid `Counts` are refused."""
+    """Records such as `sh.Query` and `sh.Share` declare sources and bounds, and invalid `sh.Counts` are refused."""
     store = sh.open(":memory:", seed=1)
     text = "select user_id, query from read_parquet('log/*.parquet') limit 900"
     unchecked = sh.create(store, sh.Query(text, unverified=True), name="unchecked", **QUERIES)
@@ -168,7 +168,7 @@ def test_sources_and_bounds_in_their_records(files: Path) -> None:
 
 
 def test_a_release_locks_twice_and_synchronises_eight_times(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release locks the store once and calls fsync at most 8 times; writing its file locks the store again."""
+    """A release locks the store once and calls fsync at most 8 times; writing it to a file locks the store again."""
     series = sh.create("store", "log/*.parquet", name="queries", **QUERIES)
     locks, depths, open_state, fsync = [], [], home.open_state, os.fsync
 

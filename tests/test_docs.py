@@ -1,4 +1,4 @@
-"""The README and docs/ are correct: their Python and commands run, and their files and links exist."""
+"""Tests that README and docs/ are correct: examples and commands run, and files and links exist."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def _run_python(page, names):
     "page", [page for page in (README, *PAGES) if _blocks(page, "python") or _commands(page)], ids=str
 )
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch, capsys):
-    """The SQL, Python and commands of a page run after the Python examples of the README."""
+    """The SQL, Python and commands on a page run without error, after the Python examples of the README."""
     monkeypatch.chdir(tmp_path)
     names = {}
     _run_python(README, names)
@@ -62,7 +62,7 @@ def test_readme_is_short_and_links_every_page():
 
 
 def test_links_and_paths_exist():
-    """Relative links lead to existing files and headings, and paths in code spans exist."""
+    """Relative links on the pages lead to existing files and headings, and paths in code spans exist."""
     missing = []
     for page in (README, *PAGES, *OTHERS):
         text = re.sub(r"^```.*?^```$", "", _text(page), flags=re.DOTALL | re.MULTILINE)
@@ -92,7 +92,7 @@ def test_names_and_make_targets_on_the_pages_exist():
 
 
 def test_the_references_are_those_of_the_code():
-    """The reference pages equal what `python docs/references.py` writes now."""
+    """The reference pages in docs/ equal what `python docs/references.py` would write now."""
     made = runpy.run_path(str(CHECKOUT / "docs" / "references.py"))["PAGES"]
     assert made
     for page, text in made.items():
@@ -104,13 +104,13 @@ PAPERS = CHECKOUT / "docs" / "papers.md"
 
 
 def _cited(code):
-    """Return the theorems and other items of papers that a file cites, as pairs (paper, item)."""
+    """Return the items of papers, such as theorems, that a file cites, as pairs (paper, item)."""
     groups = CITATION.findall(re.sub(r"\s+", " ", code))
     return {(paper, item.strip()) for paper, items in groups for item in items.split(",")}
 
 
 def _items():
-    """Return the rows of docs/papers.md, each of which links an item of a paper to a function and to a test."""
+    """Return the rows of docs/papers.md; each row links an item of a paper to a function and a test."""
     paper, found = "", []
     for line in _text(PAPERS).splitlines():
         if line.startswith("## "):
@@ -122,7 +122,7 @@ def _items():
 
 
 def test_every_item_of_the_papers_is_cited_and_tested():
-    """Each item in docs/papers.md has a function whose file cites the item, and a test that exists."""
+    """For each item in docs/papers.md, the file of its function cites the item, and its test exists."""
     items, wrong = _items(), []
     assert {paper for paper, *_ in items} == {"ARNP", "KHP", "KHP poster", "Interactive"}
     for paper, item, file, name, test_file, test in items:

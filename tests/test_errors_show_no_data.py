@@ -1,8 +1,8 @@
-"""Errors, warnings and log records show neither values nor the length of data passed in a wrong parameter.
+"""Tests that errors, warnings and log records show neither values of misplaced data nor its length.
 
-Every public function, class and method is called with each kind of data in each of its parameters; the other required
-parameters get a plausible value. The command line prints no traceback, because local variables could contain data;
-tests/attacks/test_default_reprs.py checks the reprs of the package.
+Every public function, class and method is called with each kind of data in each of its parameters, and with plausible
+values in its other required parameters. The command line prints no traceback, because local variables could contain
+data. The reprs of the package are checked in tests/attacks/test_default_reprs.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sparsehist import audiences, dense, interactive, local, noise, workload
 from sparsehist.cli import entry
 
 _ROWS = 719
-_LONGEST = 0.25  # CPU seconds for each call; a refusal takes less
+_LONGEST = 0.25  # CPU seconds for each call; refusals are faster
 _NUMBER = 5183627
 _TEXTS = [f"zq-planted-{i}" for i in range(_ROWS)]
 _NUMBERS = [_NUMBER * 1000 + i for i in range(_ROWS)]
@@ -37,7 +37,7 @@ _TABLE = _FRAME.to_arrow()
 
 
 class DataFrame:
-    """A frame whose repr prints its rows, as Spark's does with spark.sql.repl.eagerEval."""
+    """A stand-in for a Spark frame whose repr prints its rows, as Spark's does if eager evaluation is on."""
 
     __module__ = "pyspark.sql.dataframe"
     columns = _FRAME.columns
@@ -66,12 +66,12 @@ _COUNTED = re.compile(rf"(?<![\w.:]){_ROWS}(?![\w.])|{_ROWS:,}")
 
 
 def leaks(text: str) -> bool:
-    """Return whether a text contains a planted value or the planted number of rows."""
+    """Return whether a text contains one of the planted values or the planted number of rows."""
     return bool(_SHOWN.search(text) or _COUNTED.search(text))
 
 
 class Call(NamedTuple):
-    """A public callable, the parameter that receives the data and, for a method, the class of its instance."""
+    """A public function, the parameter that receives the data and, for a method, the class of its instance."""
 
     name: str
     function: Callable[..., Any]
@@ -89,12 +89,12 @@ def _public() -> Iterator[tuple[str, Any]]:
         value = getattr(sh, name)
         if not inspect.ismodule(value):
             yield name, value
-        elif value is not sh.errors:  # exceptions show their arguments
+        elif value is not sh.errors:  # exceptions may show their arguments
             yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in value.__all__)
 
 
 def _calls(receivers: dict[type, Any]) -> Iterator[Call]:
-    """Yield each public function with each of its parameters; an inherited method occurs once."""
+    """Yield each public function once for each of its parameters; an inherited method occurs only once."""
     classes = {value: name for name, value in _public() if inspect.isclass(value)}
     classes |= {made: made.__name__ for made in receivers if made not in classes}
     for name, function in _public():
@@ -124,7 +124,7 @@ _EDGES = [(0, 1), (1, 2), (2, 3)]
 
 
 def make_receivers(directory: Path) -> dict[type, Any]:
-    """Return an instance of each class that has methods; a subclass stands for its base classes."""
+    """Return an instance of each class that has public methods; a subclass stands for its base classes."""
     rng, told = np.random.default_rng(1), {"unit": "user_id", "key": "query", "max_keys": 1, "domain": _DOMAIN}
     series = sh.create(directory / "store", _LOG, name="words", **told)  # type: ignore[arg-type]
     store = sh.open(directory / "store")
@@ -172,7 +172,7 @@ def _fitting(receivers: dict[type, Any], made: type) -> Any:
 
 
 def plausible(directory: Path, receivers: dict[type, Any]) -> dict[str, Any]:
-    """Return plausible values of required parameters, by name; other required parameters are set to None."""
+    """Return plausible values of required parameters, by name; parameters that are not listed get None."""
     rng, family = np.random.default_rng(2), noise.DiscreteLaplace()
     return {
         "store": receivers[sh.Store], "log": _LOG, "source": _LOG, "frame": _LOG, "unit": "user_id", "key": "query",
@@ -210,7 +210,7 @@ def _stop(*_: object) -> None:
 
 
 def said_by(call: Callable[[], object]) -> list[str]:
-    """Return the texts of a call's error and of the causes, warnings and log records that come with it."""
+    """Call a function, and return the texts of its error, of the error's causes, and of warnings and log records."""
     texts: list[str] = []
     records: list[logging.LogRecord] = []
     handler = logging.Handler(logging.DEBUG)
@@ -242,7 +242,7 @@ def said_by(call: Callable[[], object]) -> list[str]:
 
 
 def arguments(call: Call, data: object, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return arguments with data in one parameter and plausible values in the other required parameters."""
+    """Return arguments with the data in one parameter and plausible values in the other required parameters."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for parameter in _parameters(call.function)[0 if call.owner is None else 1 :]:
@@ -263,15 +263,15 @@ def arguments(call: Call, data: object, values: dict[str, Any]) -> tuple[list[An
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Call], dict[type, Any], dict[str, Any]]:
-    """Return the public calls, the instances for methods, and the plausible values."""
+    """The public calls, the instances for methods by class, and the plausible values by parameter."""
     directory = tmp_path_factory.mktemp("public_calls")
     receivers = make_receivers(directory)
     return list(_calls(receivers)), receivers, plausible(directory, receivers)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the alarm may fire in a finalizer
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a finalizer can be interrupted
 def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    """No public function shows data that is passed in any of its parameters, whatever the kind of data."""
+    """No public function shows data that is passed in one of its parameters, whatever the kind of data."""
     calls, receivers, values = everything
     monkeypatch.chdir(tmp_path)
     found = {}
@@ -287,7 +287,7 @@ def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pyt
 
 
 def test_the_calls_are_many_and_each_method_has_an_instance(everything) -> None:
-    """The search covers functions and methods of every public name, and there is an instance for each method."""
+    """At least 650 pairs of a public function and a parameter are tried, with an instance for each method."""
     calls, receivers, _ = everything
     assert len({(call.name, call.parameter.name) for call in calls}) >= 650
     assert not {call.owner for call in calls if call.owner and _fitting(receivers, call.owner) is None}
@@ -319,13 +319,13 @@ def _hides(value: Any) -> None:
 
 @pytest.mark.parametrize("function", [_quotes, _counts, _logs, _hides])
 def test_a_function_that_shows_its_argument_is_noticed(function: Callable[[Any], None]) -> None:
-    """Negative control: data in an error, a warning, a log record or a hidden cause is detected."""
+    """Negative control: data that is shown in an error, a warning, a log record or a hidden cause is detected."""
     for data in (DATA["a list of texts"], DATA["a list of numbers"], DATA["an array of numbers"], DATA["a dict"]):
         assert any(leaks(text) for text in said_by(lambda: function(data)))  # noqa: B023
 
 
 def test_the_command_line_prints_no_traceback(monkeypatch, capsys) -> None:
-    """An internal error prints its type and location, and no traceback with local variables."""
+    """On an internal error, the command line prints the error's type and location but no traceback."""
     hook = sys.excepthook
     monkeypatch.setattr(entry, "load", lambda _: _quotes(_TEXTS[0]))
     assert entry.run([_TEXTS[0]]) == entry.BAD_INPUT

@@ -1,4 +1,4 @@
-"""Tests of `benchmarks/figures`: the values of its curves, and the script that draws them."""
+"""Tests of `benchmarks/figures`, which draws the curves of the documentation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "figures"
 
 
 def test_curves_have_the_reference_values():
-    """The curves equal the reference values in every printed digit."""
+    """The curves of `benchmarks/figures` equal reference values in all printed digits."""
     assert relaxation_atom(0.5, 1, 2) == pytest.approx(0.3032653298563167118, rel=1e-15)
     assert relaxation_density(-0.5, 0.5, 1, 2) == pytest.approx(0.1673476201113223717, rel=1e-15)
     assert independent_over_lossless(5, 0.001, 5) == pytest.approx(1.1349716342813667596, rel=1e-14)
@@ -30,7 +30,7 @@ def test_curves_have_the_reference_values():
 
 @pytest.mark.parametrize("known", [0.0, -2.0])
 def test_a_relaxation_is_a_law(known):
-    """The density and the atom of a relaxation from coarse to finer noise have total probability 1."""
+    """Given the coarse noise, the probabilities of equal and of different finer noise add up to 1."""
     y = np.linspace(-40, 40, 4_000_001)
     total = np.trapezoid(relaxation_density(y, known, 1, 2), y) + relaxation_atom(known, 1, 2)
     assert total == pytest.approx(1, abs=1e-7)
@@ -38,7 +38,7 @@ def test_a_relaxation_is_a_law(known):
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_staircase_is_private_and_better_than_laplace(epsilon):
-    """The staircase density sums to 1, satisfies ε-privacy for shifts up to 1, and has less variance than Laplace."""
+    """The staircase density sums to 1, is ε-private for shifts up to 1, and has less variance than Laplace noise."""
     x = (np.arange(-4_000_000, 4_000_000) + 0.5) / 50_000
     density = staircase_density(x, epsilon)
     assert density.sum() / 50_000 == pytest.approx(1, abs=1e-4)

@@ -1,4 +1,4 @@
-"""The package has a pure core, imports between layers in one direction, and a lazy public interface."""
+"""Tests that the core is pure, imports run in one direction, and the public interface is loaded lazily."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ import sparsehist
 
 CHECKOUT = Path(__file__).parent.parent
 CORE = ("noise", "dense", "histogram", "workload", "privacy", "local", "audiences", "interactive")
-# From bottom to top: a folder of the shell imports only folders before it, and the core.
+# From bottom to top: a folder of the shell imports only the core and the folders listed before it.
 SHELL = tuple("store domain declaration guarantee counting ledger release report sqlfront series cli".split())
-# Modules of the standard library without input, output, logging, waiting or randomness.
+# These modules of the standard library do no input, output, logging or waiting and draw no randomness.
 PURE_STANDARD_LIBRARY = set(
     "__future__ abc ast bisect collections dataclasses decimal enum fractions functools hashlib heapq itertools json "
     "math numbers operator types typing".split()
 )
-# Only `MultipleRelease` owns a state: it makes its generator and lets one thread of one process draw.
+# Only `MultipleRelease` keeps a state: it creates its generator and allows one thread of one process at a time.
 OWNS_A_STATE = {
     "sparsehist.dense.multiple_release": {"os", "threading", "sparsehist.entropy", "sparsehist.entropy.generator"}
 }
 
 
 def _modules():
-    """Return the source code of every module of the package, by its dotted name."""
+    """Return the source code of every module of the package, by the module's dotted name."""
     paths = (CHECKOUT / "sparsehist").rglob("*.py")
     names = {path: ".".join(path.relative_to(CHECKOUT).with_suffix("").parts) for path in paths}
     return {name.removesuffix(".__init__"): path.read_text() for path, name in names.items()}
 
 
 def _imports(source, *, types=True):
-    """Return all imported modules and names; `types=False` leaves out those under `if TYPE_CHECKING`."""
+    """Return all modules and names that a source imports; `types=False` skips imports under `if TYPE_CHECKING`."""
     tree = ast.parse(source)
     typing_only = [
         node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
@@ -59,7 +59,7 @@ def _is_core(imported):
 
 
 def test_the_core_only_computes():
-    """Core modules import only numpy, scipy, mpmath, other core modules and pure standard modules."""
+    """Modules of the core import only numpy, scipy, mpmath, other core modules and pure standard modules."""
     for name, source in _modules().items():
         if name.split(".")[1:2] and name.split(".")[1] in CORE:
             assert {one for one in _imports(source) if not _is_core(one)} <= OWNS_A_STATE.get(name, set()), name
@@ -74,12 +74,12 @@ def test_the_core_only_computes():
     ],
 )
 def test_a_forbidden_import_is_noticed(statement):
-    """Negative control: forbidden imports in the core are detected in every form of import."""
+    """Negative control: a forbidden import in the core is detected, in whatever form it is written."""
     assert not any(map(_is_core, _imports(statement)))
 
 
 def test_slow_libraries_and_generators_are_imported_in_one_place():
-    """No module imports scipy.stats, which loads slowly, and only `entropy` imports random generators."""
+    """No module imports scipy.stats, which is slow to load, and only `entropy` imports random generators."""
     for name, source in _modules().items():
         imported = _imports(source)
         assert not any(one.startswith("scipy.stats") for one in imported), name
@@ -91,7 +91,7 @@ def test_slow_libraries_and_generators_are_imported_in_one_place():
 
 
 def _import_graph(sources, homes):
-    """Return the modules that each module imports; `homes` maps public names to their defining modules."""
+    """Return the modules that each module imports; `homes` maps public names to the modules that define them."""
     graph = {}
     for module, source in sources.items():
         names = {homes.get(name, name) for name in _imports(source, types=False)}
@@ -100,7 +100,7 @@ def _import_graph(sources, homes):
 
 
 def test_imports_run_one_way():
-    """No imports are circular, not even lazy imports, and each folder imports only folders below it."""
+    """No imports are circular, not even lazy imports, and a folder imports only folders below it."""
     homes = {f"sparsehist.{name}": f"{home}.{name}" for name, home in sparsehist._HOME.items()}
     graph = _import_graph(_modules(), homes)
     graphlib.TopologicalSorter(graph).prepare()
@@ -112,7 +112,7 @@ def test_imports_run_one_way():
 
 
 def test_a_circle_is_noticed():
-    """Negative control: circular imports are detected, and imports for type checking alone are ignored."""
+    """Negative control: circular imports are detected, except imports that only type checkers see."""
     lazy = {"a.b": "def f():\n    from a.c import x", "a.c": "from a import d", "a.d": "import a.b"}
     public = {"top": "", "low": "def f():\n    from top import g", "high": "import low"}
     for sources, homes in ((lazy, {}), (public, {"top.g": "high.g"})):

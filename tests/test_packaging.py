@@ -1,4 +1,4 @@
-"""Wheel, source archive and editable install contain all modules, SQL statements and data files."""
+"""Tests that wheel, source archive and editable install contain all modules, SQL statements and data files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parent.parent
-# Installed files by their path in the package, listed independently of setup.py.
+# All files that are installed, by their path in the package; this list does not use setup.py.
 SHIPPED = {
     str(path.relative_to(CHECKOUT)): path
     for path in (CHECKOUT / "sparsehist").rglob("*")
@@ -59,7 +59,7 @@ def _pip(*words, cwd):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Build a source archive from a copy of the checkout, and a wheel from that archive."""
+    """A source archive that is built from a copy of the checkout, and a wheel that is built from the archive."""
     place = tmp_path_factory.mktemp("built")
     copy = place / "checkout"
     for folder in ("sparsehist", "sql", "data"):
@@ -87,10 +87,10 @@ def test_archives_contain_every_file_and_no_other(built):
 
 @pytest.mark.slow
 def test_a_typed_user_is_checked_against_the_installed_package(built, tmp_path):
-    """mypy in strict mode accepts correct use of the package, and reports wrong use and a missing py.typed."""
+    """mypy --strict accepts correct use of the installed package, and reports wrong use and a missing py.typed."""
     _run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
     (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
-    # Dependencies come from this environment, but the package does not.
+    # Take dependencies from this environment, but not the package.
     shared = {sysconfig.get_path("purelib"), *(place for place in sys.path if place.endswith("site-packages"))}
     (site / "dependencies.pth").write_text("\n".join(shared))
     _pip("install", "--no-compile", "--target", site, built["wheel"], cwd=tmp_path)
@@ -112,7 +112,7 @@ def test_a_typed_user_is_checked_against_the_installed_package(built, tmp_path):
 
 @pytest.mark.parametrize("kind", ["wheel", pytest.param("sdist", marks=pytest.mark.slow), "editable"])
 def test_an_install_finds_its_statements_and_data(built, tmp_path, kind):
-    """In each kind of install, importlib.resources can read every shipped SQL, data and template file."""
+    """In an install of every kind, importlib.resources can read each shipped SQL, data and template file."""
     options = ["--no-compile", "--target", tmp_path, *["--editable"] * (kind == "editable")]
     _pip("install", *options, built[kind], cwd=tmp_path)
     answer = json.loads(_run(sys.executable, "-I", "-S", "-c", READ_WHAT_IS_SHIPPED, tmp_path, cwd=tmp_path))

@@ -1,4 +1,4 @@
-"""The remedies that errors name do work, and output shows the requested level first."""
+"""Tests that the remedies that errors recommend work, and that output shows the requested level first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAIR = "epsilon_delta(1, 1e-6)"
 
 @pytest.fixture
 def command(capsys, tmp_path, monkeypatch):
-    """Return a function that runs a command beside a log, and returns the exit code and the output on one line."""
+    """Return a function that runs a command next to a log file and returns its exit code and printed text."""
     monkeypatch.chdir(tmp_path)
     LOG.write_csv("log.csv")
 
@@ -37,19 +37,19 @@ def command(capsys, tmp_path, monkeypatch):
 
 
 def create(store=":memory:", log=LOG, **more):
-    """Create a series of the log with default parameters, some of which `more` replaces."""
+    """Create a series of `LOG` with default parameters, some of which `more` can replace."""
     return sh.create(store, log, **DECLARED | more)
 
 
 def test_a_pair_as_a_cap_names_the_budget():
-    """A cap that is an (ε, δ) pair is refused, and the error recommends `set_budget`."""
+    """A cap given as an (ε, δ) pair is refused, and the error recommends `set_budget`."""
     with pytest.raises(LevelError, match="set_budget"):
         create(cap=sh.EpsilonDelta(1, 1e-6))
 
 
 @pytest.mark.parametrize("kind", [{"every": "every('month', periods=3, budget='0.5')"}, {"steps": 3}])
 def test_missing_units_are_dropped_by_a_series_declared_anew(kind):
-    """A log with null units is refused, and the recommended remedy on_null="drop" works in a new declaration."""
+    """A log with null units is refused, and the recommended on_null="drop" works if the series is declared again."""
     store = sh.open(":memory:", seed=1)
     step = {"period": "2026-03"} if "every" in kind else {"step": 1}
     lacking = pl.concat([LOG, pl.DataFrame({"UserID": [None], "key": ["k0"]})], how="vertical_relaxed")
@@ -61,7 +61,7 @@ def test_missing_units_are_dropped_by_a_series_declared_anew(kind):
 
 
 def test_a_periodic_series_with_periods_is_not_dropped():
-    """A periodic series can be dropped only if it has no periods, and never after a period was released."""
+    """A periodic series can be dropped only if it has no periods, and only if no period was ever released."""
     store = sh.open(":memory:", seed=1)
     for released in (False, True):
         period = create(store, None, every="week").append(LOG, period="2026-W11")
@@ -80,7 +80,7 @@ def test_a_periodic_series_with_periods_is_not_dropped():
 
 
 def test_a_choice_at_too_small_a_level_names_one_that_serves():
-    """A refused choice of max_keys names a level that works, and so does four times a planned level."""
+    """If a choice of max_keys is refused, the level in the error works, and so does four times a planned level."""
     store, domain = sh.open(":memory:", seed=3), sh.Integers(1000)
     log = pl.DataFrame({"unit": range(20_000), "key": [unit % 4 for unit in range(20_000)]})
     choice = {"unit": "unit", "key": "key", "domain": domain}
@@ -94,7 +94,7 @@ def test_a_choice_at_too_small_a_level_names_one_that_serves():
 
 
 def test_a_wrong_word_of_a_command_names_a_near_one(command):
-    """The error for a misspelt column suggests a similar column; an unknown option gets no unrelated suggestion."""
+    """The error about a misspelt column suggests a similar column; an unknown option gets no unrelated suggestion."""
     code, printed = command(*SHELL, "strings(max_bytes=4)", "--unit", "userid")
     assert code == 2 and "did you mean 'UserID'?" in printed
     code, printed = command(*SHELL, "strings(max_bytes=4)", "--epsilon", "1")
@@ -102,7 +102,7 @@ def test_a_wrong_word_of_a_command_names_a_near_one(command):
 
 
 def test_a_workload_is_planned_for_a_pair(command):
-    """A plan for ε and δ names the level that a release gets, in Python and on the command line."""
+    """A workload plan for ε and δ states the level that a release gets, in Python and on the command line."""
     LOG.with_columns(key=pl.col("UserID") % 8).write_csv("log.csv")
     assert command(*SHELL, "integers(8)")[0] == 0
     with sh.open("s") as store:
@@ -123,7 +123,7 @@ def test_a_workload_is_planned_for_a_pair(command):
     ],
 )
 def test_text_of_another_kind_names_the_option_that_reads_it(command, value, domain, kind, served):
-    """If text keys do not fit the domain, the error recommends a `--key-type`, and for fractions also scaling."""
+    """If text keys do not fit the domain, the error recommends `--key-type` and, for fractions, scaling."""
     pl.DataFrame({"UserID": [1, 2], "key": [value, served]}).write_csv("log.csv")
     code, printed = command(*SHELL, domain)
     assert code == 2 and f"--key-type key={kind}" in printed
@@ -133,7 +133,7 @@ def test_text_of_another_kind_names_the_option_that_reads_it(command, value, dom
 
 
 def test_the_metadata_of_a_workload_state_cuts():
-    """The metadata of a workload state that the keys of a unit beyond max_keys are not counted."""
+    """The metadata of a workload release state that keys of a unit beyond max_keys are not counted."""
     keys = list(string.ascii_lowercase)
     log = pl.DataFrame({"UserID": range(260), "a": keys * 10, "b": ["x", "y"] * 130})
     domain = sh.Product(a=sh.Catalogue(keys), b=sh.Catalogue(["x", "y"]))
@@ -144,7 +144,7 @@ def test_the_metadata_of_a_workload_state_cuts():
 
 
 def test_the_requested_pair_stands_first(command):
-    """Output shows the requested ε and δ first and ρ rounded, and metadata has the exact level."""
+    """Printed output shows the requested ε and δ first and ρ rounded; only metadata show the exact level."""
     series = create("s")
     store, release = series.store, series.release("r", epsilon=1, delta=1e-6)
     assert release.metadata["level"] == "0.0280144819126"
@@ -175,7 +175,7 @@ def test_a_missing_extra_is_named(monkeypatch):
 
 
 def test_ranges_of_dates_are_given_as_keys():
-    """Ranges of keys in the wrong parameter are refused, and the error shows the correct `keys=` argument."""
+    """Ranges of keys in the wrong parameter are refused, and the error shows how to pass them as `keys=`."""
     weeks = [("2026-03-02", "2026-03-08")]
     with pytest.raises(DeclarationError, match=re.escape("keys=[('2026-03-02', '2026-03-08')]")):
         sh.workload.Ranges(weeks)

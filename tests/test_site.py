@@ -1,4 +1,4 @@
-"""The documentation site builds without warnings."""
+"""Tests that the documentation site is built without warnings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOURCES = [
 
 @pytest.mark.parametrize("notebooks", ["off", pytest.param("force", marks=pytest.mark.slow)])
 def test_the_site_has_every_page(tmp_path: Path, notebooks: str) -> None:
-    """Sphinx gives no warning and writes every page, and in slow tests the notebooks run too."""
+    """Sphinx builds every page without a warning; in slow tests, it also runs the notebooks."""
     pytest.importorskip("sphinx", reason="the site is built by the extra `docs`")
     options = ["-q", "-W", "--keep-going", "-c", "docs", "-D", f"nb_execution_mode={notebooks}"]
     made = subprocess.run(

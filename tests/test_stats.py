@@ -1,4 +1,4 @@
-"""The statistical tests have uniform p-values if the hypothesis is true, and detect relevant errors."""
+"""Tests that the statistical tests have uniform p-values under a true hypothesis and detect relevant errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparsehist.entropy import seeded
 from tests import stats
 
 PMF = np.array([0.3, 0.25, 0.15, 0.1, 0.08, 0.06, 0.03, 0.02, 0.01])
-# Covariance of Brownian motion at times 1, 2, 4: the law of three releases of one cell.
+# Covariance of Brownian motion at times 1, 2 and 4, as for the noise of one cell at three levels.
 PATH_COVARIANCE = np.minimum.outer([1.0, 2.0, 4.0], [1.0, 2.0, 4.0])
 
 
@@ -31,7 +31,7 @@ def _path(size, *, rng, scale=1.0):
     ids=["g_test", "ks_test", "mean_test", "uniform_cube_test", "two_sample_counts", "two_sample_outcomes"],
 )
 def test_p_values_are_uniform_when_the_law_holds(p_value):
-    """If the hypothesis is true, 2,000 p-values are uniformly distributed; a bias of 0.1 would be detected."""
+    """Under a true hypothesis, 2,000 p-values are uniformly distributed; a bias of 0.1 would be detected."""
     rng = seeded(20)
     stats.assert_consistent(stats.ks_test([p_value(rng) for _ in range(2000)], lambda p: p))
 
@@ -47,7 +47,7 @@ def test_p_values_are_uniform_when_the_law_holds(p_value):
     ids=["two_sample_vectors", "gaussian_vector_test", "binomial_test", "poisson_test"],
 )
 def test_p_values_are_never_too_small_when_the_law_holds(p_value):
-    """If the hypothesis is true, a p-value is below t with probability at most t, even in conservative tests."""
+    """Under a true hypothesis, a p-value is below t with probability at most t, even in conservative tests."""
     rng = seeded(21)
     p_values = np.array([p_value(rng) for _ in range(400)])
     for level in (0.2, 0.05):
@@ -56,7 +56,7 @@ def test_p_values_are_never_too_small_when_the_law_holds(p_value):
 
 @pytest.mark.parametrize("scale", [0.95, 1.05])
 def test_a_scale_off_by_five_per_cent_is_rejected(scale):
-    """Each test rejects samples whose scale is 5 % off, and the joint tests accept the correct scale."""
+    """Negative control: samples whose scale is 5 % off are rejected, and joint tests accept the correct scale."""
     stats.assert_detected(stats.ks_test(scale * seeded(1).standard_normal(200_000), special.ndtr))
     squares = (scale * seeded(2).standard_normal(20_000)) ** 2
     stats.assert_detected(stats.mean_test(squares, 1.0, 2.0))
@@ -71,14 +71,14 @@ def test_a_scale_off_by_five_per_cent_is_rejected(scale):
 
 
 def test_a_wrong_mean_or_rate_is_rejected():
-    """The tests reject a mean that is 0.05 standard deviations off and a rate that is 10 % off."""
+    """Negative control: a mean that is 0.05 standard deviations off and a rate that is 10 % off are rejected."""
     stats.assert_detected(stats.mean_test(0.05 + seeded(4).standard_normal(40_000), 0.0, 1.0))
     trials, rate = 10_000_000, 1e-3
     stats.assert_detected(stats.binomial_test(int(seeded(5).binomial(trials, 1.1 * rate)), trials, rate))
 
 
 def test_an_independent_redraw_of_one_release_is_rejected():
-    """Joint tests reject a redrawn release, which has the correct distribution by itself."""
+    """Negative control: joint tests reject a redrawn release, even though its own distribution is correct."""
     rng = seeded(7)
     path = _path(20_000, rng=rng)
     path[:, 1] = np.sqrt(2.0) * rng.standard_normal(20_000)
@@ -90,13 +90,13 @@ def test_an_independent_redraw_of_one_release_is_rejected():
 
 
 def test_an_impossible_outcome_is_rejected():
-    """A sample that contains an outcome of probability 0 gets the p-value 0."""
+    """A sample that contains an outcome of probability 0 has the p-value 0."""
     assert stats.g_test([100, 100, 1], [0.5, 0.5, 0.0]) == 0.0
     assert stats.g_test([100, 100, 0], [0.5, 0.5, 0.0]) > 0.1
 
 
 def test_a_p_value_below_its_share_fails_and_is_counted():
-    """A p-value below its share of the level, or NaN, fails, and every checked p-value is counted."""
+    """`assert_consistent` counts every p-value, and fails if the p-value is NaN or below its share of the level."""
     assert stats.SUITE_LEVEL == 1e-6
     assert pytest.approx(stats.SUITE_LEVEL) == stats.SHARE * stats.P_VALUES
     before = stats.asked()

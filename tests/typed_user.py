@@ -1,4 +1,4 @@
-"""Use the public interface in ways that mypy must accept; this file is type-checked and never run."""
+"""Use the public interface in ways that mypy must accept; this file is type-checked but never run."""
 
 from __future__ import annotations
 

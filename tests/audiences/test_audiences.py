@@ -27,7 +27,7 @@ def edges():
 
 
 def by_hand(pairs, sources):
-    """Return distances in a graph by breadth-first search."""
+    """Return the distance of each reachable node from the nearest source, by breadth-first search."""
     near = {}
     for one, other in pairs:
         near.setdefault(one, set()).add(other)
@@ -43,13 +43,13 @@ def by_hand(pairs, sources):
 
 
 def graphlike(pairs, *, directed=False):
-    """Return an object that behaves like a networkx graph."""
+    """Return an object with the methods of a networkx graph that the package uses."""
     nodes = sorted({node for pair in pairs for node in pair})
     return SimpleNamespace(is_directed=lambda: directed, edges=lambda: pairs, nodes=lambda: nodes)
 
 
 def test_the_karate_club_has_the_reference_values():
-    """The karate club graph has the reference distances, and a coalition of its members the reference level."""
+    """The karate club graph has the reference distances, and a coalition in it has the reference level."""
     assert len(edges()) == len({frozenset(edge) for edge in edges()}) == 78
     hops = distances(edges(), 0)
     assert Counter(hops.values()) == {0: 1, 1: 16, 2: 9, 3: 8}
@@ -61,7 +61,7 @@ def test_the_karate_club_has_the_reference_values():
 
 
 def test_every_form_of_a_graph_gives_the_same_distances():
-    """Pairs, mappings, arrays, frames and graph objects give equal distances, for integer and named nodes."""
+    """Pairs, mappings, arrays, frames and graph objects give equal distances, with integers or names as nodes."""
     pairs = [(one * 10**6, other * 10**6) for one, other in edges()]
     near = {}
     for one, other in pairs:
@@ -76,7 +76,7 @@ def test_every_form_of_a_graph_gives_the_same_distances():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_distances_are_those_of_a_plain_search(seed):
-    """Distances in random graphs, connected or not, equal those of a plain search from one or several sources."""
+    """Distances in random graphs equal those of a breadth-first search, from one source or several."""
     rng = np.random.default_rng(seed)
     pairs = rng.integers(0, 300, (int(rng.integers(100, 500)), 2))
     graph = read_graph(pairs)
@@ -87,7 +87,7 @@ def test_distances_are_those_of_a_plain_search(seed):
 
 
 def test_what_is_no_graph_is_refused():
-    """Directed graphs, arrays of a wrong shape and unknown owners are refused."""
+    """`distances` refuses directed graphs, arrays of a wrong shape and unknown sources."""
     for graph in (np.zeros((3, 3)), 5, graphlike([(1, 2)], directed=True)):
         with pytest.raises(DataError):
             distances(graph, 1)
@@ -96,7 +96,7 @@ def test_what_is_no_graph_is_refused():
 
 
 def test_readers_read_their_level_and_are_never_lowered():
-    """A reader always reads the same numbers; the reader's level can become finer up to the cap, never coarser."""
+    """A reader always reads the same numbers at one level; the level can be raised up to the cap, but not lowered."""
     vector = sh.MultipleRelease(DiscreteLaplace(), np.arange(1000), cap=1)
     staff = Audiences(vector, {"ann": "1/2", "bob": "1/10"})
     first = staff.read("bob")
@@ -115,7 +115,7 @@ def test_readers_read_their_level_and_are_never_lowered():
 
 
 def test_a_network_shows_each_value_at_the_level_of_its_distance():
-    """Readers at one distance from an owner see one release of the value; the most distant readers see nothing."""
+    """Readers at one distance from an owner see the same noisy value, and readers beyond all levels see none."""
     values = {member: 100 * member for member in range(34)}
     club = Network(values, edges(), DiscreteLaplace(), levels={1: "1", 2: "1/2"})
     hops = {reader: distances(edges(), reader) for reader in range(34)}
@@ -132,7 +132,7 @@ def test_a_network_shows_each_value_at_the_level_of_its_distance():
 
 
 def test_a_coalition_knows_what_its_nearest_member_knows():
-    """For each owner outside a coalition, the coalition sees exactly the view of its nearest member."""
+    """A coalition sees the value of each owner outside it exactly as its member nearest to the owner does."""
     club = Network(np.arange(34) * 100, edges(), RandomisedResponse(4_000))
     members = [16, 25, 8]
     together = club.coalition(members)
@@ -150,7 +150,7 @@ def test_a_coalition_knows_what_its_nearest_member_knows():
 
 
 def test_a_network_checks_what_it_is_given():
-    """A network refuses values of unknown nodes, rising levels and unsuitable noise, and no repr shows a value."""
+    """A network refuses missing values, missing levels and levels that rise with distance; no repr shows a value."""
     with pytest.raises(DataError):
         Network(np.zeros(33, int), edges(), DiscreteLaplace())
     for levels in ({}, {1: "1/2", 2: 1}):

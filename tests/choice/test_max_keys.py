@@ -1,4 +1,4 @@
-"""Tests of `choose_max_keys`: the chosen bound is close to the best bound, and its cost is charged once."""
+"""Tests that `choose_max_keys` chooses a bound close to the best one and is charged once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST = 200
 
 
 def heavy_log(units: int = 20_000, seed: int = 1) -> pl.DataFrame:
-    """Return a log in which the number of keys per privacy unit is Pareto distributed; the keys follow a Zipf law."""
+    """Return a log with a Pareto-distributed number of keys per privacy unit and a few very frequent keys."""
     rng = seeded(seed)
     rows = np.minimum((rng.random(units) ** -1.0 * 3), 5000).astype(np.int64)
     keys = np.minimum(rng.random(int(rows.sum())) ** -1.4, 50_000).astype(np.int64) - 1
@@ -28,7 +28,7 @@ def heavy_log(units: int = 20_000, seed: int = 1) -> pl.DataFrame:
 
 
 def error_in_hindsight(log: pl.DataFrame, max_keys: int, bounding: str, level: float = 0.1) -> float:
-    """Return the root mean square error of the most frequent keys' counts, including bias and noise."""
+    """Return the root mean square error of the counts of the most frequent keys, from bias and noise."""
     sizes = log.with_columns(keys=pl.len().over("unit"), units=pl.len().over("key"))
     power = 1.0 if bounding == "keep" else 0.5
     lost = (
@@ -41,12 +41,12 @@ def error_in_hindsight(log: pl.DataFrame, max_keys: int, bounding: str, level: f
 
 
 def spent(store: sh.Store) -> list[str]:
-    """Return the levels that the ledger of a store shows for its series."""
+    """Return the levels of all series in the ledger of a store, as sorted texts."""
     return sorted(store.ledger(full=True).filter(scope="series")["level"].to_list())
 
 
 def page_visits() -> pl.DataFrame:
-    """Return the page visits in `data/msweb_1998.csv`, with pages numbered by integers."""
+    """Return the page visits in `data/msweb_1998.csv`, with pages numbered from 0."""
     log = pl.read_csv(Path(__file__).parents[2] / "data" / "msweb_1998.csv")
     return log.select(unit="user_id", key=pl.col("url").rank("dense").cast(pl.Int64) - 1).unique(maintain_order=True)
 
@@ -57,9 +57,9 @@ def page_visits() -> pl.DataFrame:
     ids=["heavy tail", "page visits"],
 )
 def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
-    """The error at the chosen bound is on average within 10 % of the smallest error over all bounds.
+    """With the bound that `choose_max_keys` chooses, the mean error is within 10 % of the best possible error.
 
-    A fixed, badly guessed bound has an error that is more than 50 % larger.
+    The bound is chosen twelve times. A badly guessed bound has an error more than 50 % above the best.
     """
     log, runs = log(), 12
     errors = {(bound, way): error_in_hindsight(log, bound, way) for bound in BOUNDS for way in ("keep", "share")}
@@ -76,7 +76,7 @@ def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
 
 
 def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
-    """Repeating a choice of `max_keys` costs nothing, and the ledger then adds the costs of later releases."""
+    """Repeating `choose_max_keys` costs nothing, and its cost and those of later releases add up in the ledger."""
     log = heavy_log(4000)
     asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "largest_keys": 50, "level": "0.5"}
     store = sh.Store(tmp_path / "s")
@@ -98,7 +98,7 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
-    """Removing a unit changes at most one entry, by at most 1, in the table of units by number of keys."""
+    """In the table of units by number of keys, removing a unit changes at most one entry, by at most 1."""
     rng = seeded(seed)
     log = pl.DataFrame({"unit": rng.integers(0, 30, 300), "key": rng.integers(0, 40, 300)})
     first = Declaration(name="s", unit="unit", key="key", max_keys=5, domain=sh.Integers(40))
@@ -119,7 +119,7 @@ def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
 
 @pytest.mark.parametrize("bounding", ["keep", "share"])
 def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
-    """The ledger shows the largest privacy cost over privacy units with 1 to 1,000 keys."""
+    """The ledger shows the largest privacy cost that a unit with 1 to 1,000 keys has over all releases."""
     log = heavy_log(4000)
     store = sh.Store(tmp_path / "s")
     keyed = {"unit": "unit", "key": "key", "domain": DOMAIN}
@@ -128,7 +128,7 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
     shown, table = store.series("choice_keys").release("largest"), store.series("choice_profile").release("profile")
 
     def rho(keys: int) -> float:
-        """Return the zCDP cost of all releases for a privacy unit with `keys` keys."""
+        """Return the zCDP cost of all releases for a privacy unit with this number of keys."""
         shares = [math.floor(64 * math.sqrt(min(1, bound / min(keys, 64 * bound)))) / 64 for bound in (5, 30)]
         first = min(keys, 320) * shares[0] ** 2 / shown.metadata["std"] ** 2
         last = min(keys, 30) if bounding == "keep" else min(keys, 1920) * shares[1] ** 2
@@ -139,7 +139,7 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
 
 
 def test_a_level_at_which_noise_speaks_alone_is_refused():
-    """A level so small that noise alone determines the published keys is refused; a larger level is accepted."""
+    """`choose_max_keys` refuses a level so small that all keys it publishes could be noise alone."""
     log = pl.DataFrame({"unit": [i // 2 for i in range(6000)], "key": [i % 2 for i in range(6000)]})
     asked = {"unit": "unit", "key": "key", "domain": "strings(max_bytes=32)"}
     log = log.with_columns(pl.col("key").replace_strict({0: "a", 1: "b"}))

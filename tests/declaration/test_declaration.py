@@ -1,4 +1,4 @@
-"""The declaration of a series checks and stores its parameters; Python, SQL and the command line read them."""
+"""Tests of `Declaration`, the parameters of a series, which Python, SQL and the command line share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHOLE = {"name": "visits", "unit": "user", "key": "url", "max_keys": 20, "domain
 
 
 def test_the_record_holds_canonical_values():
-    """Values that are given as text, as in SQL or on the command line, become the same values as Python objects."""
+    """Parameters given as text, as in SQL or on the command line, equal those given as Python objects."""
     told = Declaration(**WHOLE, bounding="share(most_keys=100)", cap="1/3")
     made = Declaration(
         **WHOLE | {"key": ["url"], "domain": Strings(max_bytes=8)},
@@ -44,7 +44,7 @@ def test_the_record_holds_canonical_values():
     ],
 )
 def test_json_gives_the_same_declaration(given):
-    """A declaration that is stored as JSON and read back equals the original declaration."""
+    """A declaration that is stored as JSON and read back equals the original."""
     made = Declaration(**WHOLE | given)
     stored = json.loads(json.dumps(made.as_json()))
     assert Declaration.from_json(stored) == made
@@ -68,7 +68,7 @@ def test_json_gives_the_same_declaration(given):
     ],
 )
 def test_a_wrong_parameter_is_named(given, parameter, words):
-    """The error about a wrong parameter gives the name of the parameter and its allowed values."""
+    """The error about a wrong parameter names the parameter and states its allowed values."""
     with pytest.raises(DeclarationError, match=words) as caught:
         Declaration(**WHOLE | given)
     assert caught.value.parameter == parameter
@@ -87,12 +87,12 @@ def test_a_wrong_parameter_is_named(given, parameter, words):
     ],
 )
 def test_a_text_form_reads_back(read, text):
-    """Parsing the text of a record returns an equal record."""
+    """The text of a bounding rule, of steps or of periods reads back with the same text."""
     assert str(read(text)) == text
 
 
 def test_days_name_steps():
-    """A day maps to the step that contains the day, and a day outside all steps is refused."""
+    """A day is mapped to the step that contains it, and a day outside all steps is refused."""
     weeks = Steps(2, start="2026-01-01", every="week")
     assert [weeks.step_of(day) for day in ("2026-01-01", "2026-01-07", "2026-01-08", 2)] == [1, 1, 2, 2]
     for wrong in ("2025-12-31", "2026-01-15", "monday", 3, True):
@@ -101,7 +101,7 @@ def test_days_name_steps():
 
 
 def test_a_file_that_a_text_names_is_not_opened(tmp_path):
-    """Reading a declaration from JSON keeps the text of its domain and does not open the catalogue's file."""
+    """Reading a declaration from JSON keeps the text of its domain and does not open a file that the text names."""
     file = tmp_path / "areas.txt"
     file.write_text("a\nb\n")
     made = Declaration(**WHOLE | {"domain": Catalogue(file=file)})
@@ -113,7 +113,7 @@ def test_a_file_that_a_text_names_is_not_opened(tmp_path):
 
 
 def test_every_word_of_sql_has_a_parameter():
-    """The WITH clause of SQL accepts every field that has an SQL name, and required fields come first."""
+    """SQL accepts every parameter of a declaration that has an SQL name, and lists the required ones first."""
     words = sql_words(Declaration)
     assert words[:2] == ["max_keys", "unit"]
     assert {"unit", "bounding", "noise", "cap", "unverified"} <= set(words)
@@ -129,7 +129,7 @@ class Wider(Declaration):
 
 
 def test_one_field_is_one_parameter():
-    """A new field of the declaration is checked, stored, compared, shown and accepted by SQL without other code."""
+    """A new field of `Declaration` is checked, stored, compared, shown and read from SQL without further code."""
     made = Wider(**WHOLE, colour="blue")
     assert Wider.from_json(made.as_json()) == made
     assert made.differing(replace(made, colour="red").as_json()) == ["colour"]

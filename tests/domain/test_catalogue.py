@@ -15,7 +15,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 @given(st.lists(ANY_TEXT, min_size=1, unique=True))
 def test_any_unicode_text_round_trips(values):
-    """The text of a catalogue of any Unicode values reads back as an equal catalogue."""
+    """The text of a catalogue of any Unicode strings reads back as an equal catalogue."""
     again = Domain.parse(str(Catalogue(values)))
     assert again.values.to_list() == values
     assert again == Catalogue(values)
@@ -34,13 +34,13 @@ def test_any_unicode_text_round_trips(values):
     ],
 )
 def test_text_files_hold_what_is_written(tmp_path, name, content, values):
-    """Values of a text file become integers, dates or booleans only if every value has exactly that form."""
+    """The values of a text file become integers or dates only if each is written in the standard form."""
     (tmp_path / name).write_bytes(content)
     assert Catalogue(file=tmp_path / name).values.to_list() == values
 
 
 def test_a_file_can_be_read_as_text(tmp_path):
-    """The option `kind=` fixes the type of the values of a text file, and is part of the catalogue's text."""
+    """In `Catalogue`, `kind=` fixes the type of values that are read from a file, and is part of its text."""
     path = tmp_path / "zip.csv"
     path.write_text("code,city\n10115,Berlin\n20095,Hamburg\n")
     domain = Catalogue(file=path, column="code", kind="string")
@@ -60,7 +60,7 @@ def test_a_file_can_be_read_as_text(tmp_path):
     ids=lambda values: type(values).__name__,
 )
 def test_files_and_copies_hold_the_same_catalogue(tmp_path, values):
-    """A catalogue and a catalogue read from its Parquet copy are equal and have one digest."""
+    """A catalogue and its Parquet copy hold equal values of equal type, and have the same digest."""
     domain = Catalogue(values)
     domain.write_parquet(tmp_path / "copy.parquet")
     from_file = Catalogue(file=tmp_path / "copy.parquet")
@@ -70,7 +70,7 @@ def test_files_and_copies_hold_the_same_catalogue(tmp_path, values):
 
 
 def test_a_file_catalogue_is_read_from_a_copy(tmp_path):
-    """A catalogue of a file that is gone is read from a copy with the digest in the catalogue's text."""
+    """If a catalogue's file is gone, the text of the catalogue reads back from a copy with the recorded digest."""
     path, copy = tmp_path / "areas.csv", tmp_path / "copy.parquet"
     path.write_text("id,url\n1,/a\n2,/b'c\n")
     domain = Catalogue(file=path, column="url")
@@ -89,7 +89,7 @@ def test_a_file_catalogue_is_read_from_a_copy(tmp_path):
 
 
 def test_a_changed_file_is_refused(tmp_path):
-    """A file or copy of a catalogue is refused if its values differ from the recorded digest."""
+    """A catalogue's file or copy is refused if the values in it differ from the recorded digest."""
     path, copy = tmp_path / "a.txt", tmp_path / "copy.parquet"
     path.write_text("x\ny\n")
     text, digest = str(Catalogue(file=path)), Catalogue(file=path).sha256
@@ -102,7 +102,7 @@ def test_a_changed_file_is_refused(tmp_path):
 
 
 def test_long_catalogues_are_named_by_their_digest(tmp_path):
-    """The text of a catalogue above a thousand values holds only its digest, so reading it needs a copy."""
+    """The text of a catalogue with over a thousand values holds only a digest, so that reading it needs a copy."""
     domain = Catalogue(range(1001))
     assert str(domain) == f"catalogue(sha256='{domain.sha256}')"
     assert domain.describe() == f"catalogue of 1001 integers, sha256 {domain.sha256}"
@@ -114,7 +114,7 @@ def test_long_catalogues_are_named_by_their_digest(tmp_path):
 
 
 def test_order_and_type_are_part_of_a_catalogue():
-    """Two catalogues differ if their values differ in order or type, or split one text at different points."""
+    """Catalogues with values in another order, of another type or split differently are different."""
     catalogues = [["a", "b"], ["b", "a"], ["ab"], [1, 2], ["1", "2"], [True, False], [2], [True]]
     assert len({Catalogue(values).sha256 for values in catalogues}) == len(catalogues)
     assert len({Catalogue(values) for values in [*catalogues, *catalogues]}) == len(catalogues)

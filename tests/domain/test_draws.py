@@ -12,7 +12,7 @@ from sparsehist.entropy import seeded
 from tests.cases import slow
 from tests.stats import assert_consistent, assert_detected, g_test, two_sample_counts
 
-MIXED = "aé€😀z"  # widths 1, 2, 3, 4, 1
+MIXED = "aé€😀z"  # UTF-8 widths of 1, 2, 3, 4 and 1 bytes
 DOMAIN = Product(a=Catalogue(["x", "y"]), b=Integers(6))
 TAKEN = np.array([0, 3, 4, 9])
 REPEATS = 900
@@ -20,7 +20,7 @@ PAIRS = list(itertools.permutations(sorted(set(range(12)) - set(TAKEN.tolist()))
 
 
 def holding(domain, numbers):
-    """Return the arguments of `draw_free` for a domain in which these cells are taken."""
+    """Return the arguments of `draw_free` that describe a domain in which these cells are taken."""
     return {
         "n_taken": len(numbers),
         "taken": lambda keys: np.isin(domain.index(keys), numbers),
@@ -29,24 +29,24 @@ def holding(domain, numbers):
 
 
 def pair_counts(draw):
-    """Return how often each ordered pair of free cells is drawn."""
+    """Return how often `draw` gives each ordered pair of free cells."""
     place = {pair: position for position, pair in enumerate(PAIRS)}
     drawn = (tuple(DOMAIN.index(draw()).tolist()) for _ in range(REPEATS))
     return np.bincount([place[pair] for pair in drawn], minlength=len(PAIRS))
 
 
 def reject(rng):
-    """Return two free cells drawn by rejection, which is used for small draws from a domain that is mostly free."""
+    """Draw two free cells by rejection, the method for drawing few cells of a domain that is mostly free."""
     return draw_free(DOMAIN, 2, **holding(DOMAIN, TAKEN), rng=rng)
 
 
 def rank(rng):
-    """Return two free cells drawn by ranking, which is used if most of the domain is taken or requested."""
+    """Draw two free cells by ranking, the method for drawing many cells or from a domain that is mostly taken."""
     return draw_free(DOMAIN, 3, **holding(DOMAIN, TAKEN), rng=rng).head(2)
 
 
 def test_both_routes_draw_every_ordered_pair_equally_often():
-    """Drawing free cells by rejection or by ranking gives every ordered pair of free cells equal probability."""
+    """Rejection and ranking both draw every ordered pair of free cells with equal probability."""
     first, second = seeded(31), seeded(32)
     rejected, ranked = pair_counts(lambda: reject(first)), pair_counts(lambda: rank(second))
     law = np.full(len(PAIRS), 1 / len(PAIRS))
@@ -56,7 +56,7 @@ def test_both_routes_draw_every_ordered_pair_equally_often():
 
 
 def test_a_draw_that_favours_a_cell_would_be_seen():
-    """The test of equal probability detects free cells that are returned in order instead of at random."""
+    """Negative control: free cells that are returned in order instead of at random are rejected."""
     rng = seeded(33)
 
     def in_order():
@@ -78,7 +78,7 @@ def test_a_draw_that_favours_a_cell_would_be_seen():
     ids=str,
 )
 def test_free_cells_are_distinct_free_and_as_many_as_asked(domain, taken, n):
-    """Rejection and ranking both return n distinct cells, all of them free."""
+    """Rejection and ranking both return n different cells, all of them free."""
     taken = np.array(taken, dtype=np.int64)
     drawn = draw_free(domain, n, **holding(domain, taken), rng=seeded(34))
     numbers = domain.index(drawn)
@@ -88,7 +88,7 @@ def test_free_cells_are_distinct_free_and_as_many_as_asked(domain, taken, n):
 
 
 def test_rejection_keeps_what_drawing_one_by_one_would_keep():
-    """Drawing by rejection keeps the first n distinct free cells in the order drawn, over all batches."""
+    """Rejection keeps the first n different free cells in the order in which they were drawn, over all batches."""
     domain, batches = Integers(20_000), []
 
     def every_fourth(keys):
@@ -103,7 +103,7 @@ def test_rejection_keeps_what_drawing_one_by_one_would_keep():
 
 
 def test_large_domains_cost_what_is_drawn():
-    """Drawing 1,000 cells needs little memory and few candidates, whether the domain has 10**4 or 10**69 cells."""
+    """Drawing 1,000 cells needs little memory and few candidates, for domains of 10**4 to more than 10**69 cells."""
     peaks, asked = [], []
     for domain in (Integers(10**4), Integers(10**18), Hash64(), Strings(max_bytes=32)):
         candidates = []
@@ -136,7 +136,7 @@ def test_large_domains_cost_what_is_drawn():
     ids=lambda domain: type(domain).__name__,
 )
 def test_draws_are_uniform(domain):
-    """Every cell of a domain is drawn with equal probability; probabilities that are 5 % off are detected."""
+    """Every cell of a domain is drawn with equal probability; an unevenness of 5 % is rejected."""
     observed = np.bincount(domain.index(domain.draw(200_000, rng=seeded(5))), minlength=domain.size)
     assert_consistent(g_test(observed, np.full(domain.size, 1 / domain.size)), f"draws of {domain}")
     tilted = np.where(np.arange(domain.size) % 2, 1.05, 0.95)
@@ -144,7 +144,7 @@ def test_draws_are_uniform(domain):
 
 
 def test_hash_draws_use_all_bits():
-    """The lowest and the highest eight bits of drawn hashes are uniform."""
+    """Both the lowest and the highest eight bits of drawn hashes are uniformly distributed."""
     drawn = Hash64().draw(20_000, rng=seeded(4))["key_0"].to_numpy()
     for bits in (drawn & np.uint64(0xFF), drawn >> np.uint64(56)):
         assert_consistent(g_test(np.bincount(bits.astype(int), minlength=256), np.full(256, 1 / 256)), "hash bits")
@@ -152,7 +152,7 @@ def test_hash_draws_use_all_bits():
 
 @pytest.mark.slow
 def test_first_characters_of_all_unicode_have_their_exact_law():
-    """Lengths of drawn strings and widths of their first characters follow their exact distributions."""
+    """Lengths of drawn strings, and widths of their first characters in UTF-8, have their exact distributions."""
     domain = Strings(max_bytes=32)
     drawn = domain.draw(200_000, rng=seeded(6))["key_0"]
     below = [0] + [Strings(max_bytes=length).size for length in range(1, 33)]
@@ -166,7 +166,7 @@ def test_first_characters_of_all_unicode_have_their_exact_law():
 
 
 def test_draws_are_valid_utf8_within_the_bound():
-    """Every drawn string is valid UTF-8 and a member of its domain."""
+    """Every drawn string is valid UTF-8 and belongs to the domain that it was drawn from."""
     for domain in (Strings(max_bytes=32), Strings(max_chars=5), Strings(max_bytes=9, alphabet=MIXED)):
         drawn = domain.draw(20_000, rng=seeded(7))
         data = drawn["key_0"].cast(pl.Binary).to_list()

@@ -25,13 +25,13 @@ SMALL = [
 
 
 def frame(*columns, dtypes=None):
-    """Return a frame of keys."""
+    """Return a frame with one key column for each list of values."""
     return pl.DataFrame({f"key_{i}": pl.Series(values) for i, values in enumerate(columns)}).cast(dtypes or {})
 
 
 @pytest.mark.parametrize(("domain", "cells"), SMALL, ids=lambda value: str(value)[:30])
 def test_small_domains_hold_their_cells_in_order(domain, cells):
-    """Size, numbering, membership, dtypes and text of a small domain agree with a list of its cells."""
+    """Size, numbering, membership, dtypes and text of a small domain agree with a list of all its cells."""
     keys = domain.keys(np.arange(domain.size))
     assert keys["key_0"].to_list() == cells
     assert (domain.size, domain.columns) == (len(cells), 1)
@@ -48,7 +48,7 @@ def test_small_domains_hold_their_cells_in_order(domain, cells):
 
 
 def test_integers_reach_both_ends_of_64_bits():
-    """Ranges as large as Int64 or UInt64 have exact sizes, and draws come from both halves of a range."""
+    """Integer domains as large as Int64 or UInt64 have the exact size, and draws come from both halves of them."""
     for bounds, dtype in ((SIGNED, pl.Int64), (UNSIGNED, pl.UInt64)):
         domain = Integers(*bounds)
         drawn = domain.draw(1000, rng=seeded(3))["key_0"]
@@ -60,7 +60,7 @@ def test_integers_reach_both_ends_of_64_bits():
 
 
 def test_index_near_the_limit_does_not_overflow():
-    """The largest ranges whose cells can be numbered have correct numbers at both ends, including above Int64."""
+    """Integer domains of 2**63 - 1 cells number their first and last cell correctly, even above Int64."""
     for low in (SIGNED[0], -5, 2**63):
         domain = Integers(low, low + 2**63 - 2)
         ends = np.array([0, domain.size - 1])
@@ -69,7 +69,7 @@ def test_index_near_the_limit_does_not_overflow():
 
 
 def test_values_outside_are_told():
-    """Values just beyond the ends of a domain and values of other types are not members."""
+    """Values just beyond the ends of an integer or date domain, and other texts, are not members."""
     assert Integers(5, 10).contains(frame([4, 5, 10, 11])).tolist() == [False, True, True, False]
     days = frame([date(2014, 4, 30), date(2014, 5, 1), date(2014, 5, 12), date(2014, 5, 13)])
     assert Dates("2014-05-01", "2014-05-12").contains(days).tolist() == [False, True, True, False]
@@ -89,7 +89,7 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("domain", "fitting", "others"), ACCEPTED, ids=lambda value: str(value)[:30])
 def test_columns_are_accepted_where_no_value_can_be_lost(domain, fitting, others):
-    """Key columns are accepted if their dtype converts without loss; other dtypes, such as floats, are refused."""
+    """Key columns are accepted if their dtype converts to the domain's without loss, and otherwise refused."""
     for dtype in fitting:
         assert domain.accepts(0, dtype() if isinstance(dtype, type) else dtype), dtype
     for dtype in (*others, pl.Float32, pl.Float64, pl.Decimal(10, 2)):
@@ -98,13 +98,13 @@ def test_columns_are_accepted_where_no_value_can_be_lost(domain, fitting, others
 
 @given(st.lists(st.text(max_size=20), max_size=20))
 def test_hash_is_the_last_eight_bytes_of_md5(texts):
-    """The hash of a text is the last eight bytes of the MD5 of its UTF-8, as hashlib computes it."""
+    """The hash of a text is the last eight bytes of the MD5 of the text in UTF-8, as computed by hashlib."""
     wanted = [int.from_bytes(hashlib.md5(text.encode()).digest()[8:], "little") for text in texts]
     assert Hash64.of(pl.Series(texts, dtype=pl.String)).to_list() == wanted
 
 
 def test_hashes_keep_the_order_of_long_series():
-    """A series that is hashed in many batches keeps its order, and each row has the hash of its text."""
+    """Hashes of a series that is hashed in several batches are in the order of its texts."""
     texts = pl.Series([f"query {i}" for i in range(400_000)])
     hashed = Hash64.of(texts)
     rows = [0, 122_879, 122_880, 204_801, 399_999]
@@ -115,7 +115,7 @@ def test_hashes_keep_the_order_of_long_series():
 
 
 def test_a_product_is_every_combination():
-    """Size, numbering, dtypes, membership and draws of a product follow from those of its components."""
+    """Size, numbering, dtypes, membership and conversion of a product follow from those of its components."""
     domain = Product(country=Catalogue(["DE", "US"]), day=Dates("2014-05-01", "2014-05-03"), n=Integers(5, 6))
     keys = domain.keys(np.arange(domain.size))
     assert (domain.size, domain.columns, domain.names) == (12, 3, ("country", "day", "n"))

@@ -1,4 +1,4 @@
-"""Invalid domains, catalogues and cells are refused, and the error names the value or a valid form."""
+"""Tests that invalid domains, catalogues and cells are refused with the wrong value or a valid form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparsehist.errors import DomainError, InputError, LawError
 
 
 def parsed(text):
-    """Return the domain that a text describes."""
+    """Return a function that parses the text of a domain."""
     return lambda: Domain.parse(text)
 
 
@@ -41,14 +41,14 @@ BAD = [
 
 @pytest.mark.parametrize(("make", "message"), BAD, ids=range(len(BAD)))
 def test_what_is_no_domain_is_refused(make, message):
-    """The error about an invalid domain is short and quotes the invalid part, because domains are public."""
+    """Errors about invalid domains are short and quote the invalid part, which is public."""
     with pytest.raises(DomainError, match=message) as refused:
         make()
     assert len(str(refused.value)) < 700
 
 
 def test_files_that_hold_no_catalogue_are_refused(tmp_path):
-    """Errors about the file of a catalogue name the wrong file, column or output path."""
+    """Errors about a catalogue's file name the wrong file, column or output path."""
     (tmp_path / "two.csv").write_text("a,b\n1,2\n")
     (tmp_path / "blank.txt").write_text("a\n\nb\n")
     for name, column, message in (
@@ -64,7 +64,7 @@ def test_files_that_hold_no_catalogue_are_refused(tmp_path):
 
 @pytest.mark.parametrize(("n", "n_taken", "message"), [(7, 4, "fewer free cells"), (2, 6, "does not match")])
 def test_more_than_the_free_cells_is_an_internal_error(n, n_taken, message):
-    """Drawing more free cells than exist, or stating a wrong number of taken cells, raises an internal error."""
+    """Drawing more free cells than exist, or giving a wrong number of taken cells, raises an internal error."""
     domain = Integers(10)
     with pytest.raises(LawError, match=message):
         draw_free(

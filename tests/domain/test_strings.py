@@ -12,11 +12,11 @@ from sparsehist.domain import Domain, Strings
 from sparsehist.entropy import seeded
 
 SCALAR_VALUES = [chr(point) for point in itertools.chain(range(0xD800), range(0xE000, 0x110000))]
-MIXED = "aé€😀z"  # widths 1, 2, 3, 4, 1
+MIXED = "aé€😀z"  # UTF-8 widths of 1, 2, 3, 4 and 1 bytes
 
 
 def listed(alphabet, longest, measure):
-    """Return all strings over an alphabet within the length bounds, by brute force."""
+    """Return all strings over an alphabet whose length is at most `longest`, by brute force."""
     candidates = ("".join(some) for m in range(1, longest + 1) for some in itertools.product(alphabet, repeat=m))
     return [text for text in candidates if measure(text) <= longest]
 
@@ -32,7 +32,7 @@ def frame(values):
 
 
 def named(value):
-    """Return the text of a string domain, or "cells", as the id of a test case."""
+    """Return the id of a test parameter: the text of a string domain, or "cells"."""
     return str(value).encode("ascii", "backslashreplace").decode() if isinstance(value, Strings) else "cells"
 
 
@@ -46,7 +46,7 @@ SMALL = [
 
 
 def test_sizes_of_all_unicode_match_pythons_own_utf8():
-    """The sizes of domains of up to 2 bytes or 1 character equal the number of strings that Python can encode."""
+    """The sizes of string domains of up to 2 bytes or 2 characters count all strings that Python can encode."""
     one, two = (sum(utf8_bytes(c) == width for c in SCALAR_VALUES) for width in (1, 2))
     assert Strings(max_bytes=1).size == one == 128
     assert Strings(max_bytes=2).size == one + one * one + two
@@ -56,7 +56,7 @@ def test_sizes_of_all_unicode_match_pythons_own_utf8():
 
 @pytest.mark.parametrize(("domain", "cells"), SMALL, ids=named)
 def test_cells_are_those_listed_by_brute_force(domain, cells):
-    """Numbering the cells of a string domain gives each string of a brute-force list once."""
+    """Numbering the cells of a string domain gives each string of a brute-force list exactly once."""
     keys = domain.keys(np.arange(domain.size))
     assert domain.size == len(cells)
     assert sorted(keys["key_0"].to_list()) == sorted(cells)
@@ -65,7 +65,7 @@ def test_cells_are_those_listed_by_brute_force(domain, cells):
 
 
 def test_membership():
-    """Empty, too long and foreign strings are not members; lengths count bytes or characters."""
+    """Strings that are empty, too long or outside the alphabet are not members; lengths are bytes or characters."""
     keys = frame(["", "a", "é", "éé", "ab", "abc", "€", "b\x00", "😀"])
     assert Strings(max_bytes=2).contains(keys).tolist() == [0, 1, 1, 0, 1, 0, 0, 1, 0]
     assert Strings(max_chars=2).contains(keys).tolist() == [0, 1, 1, 1, 1, 0, 1, 1, 1]
@@ -84,7 +84,7 @@ def test_membership():
     ids=named,
 )
 def test_index_and_keys_are_inverse_on_large_domains(domain):
-    """Converting cell numbers to strings and back gives the original numbers, up to just below 2**63."""
+    """Converting cell numbers to strings and back gives the original numbers, even just below 2**63."""
     inner = seeded(8).integers(0, domain.size, 5000)
     numbers = np.concatenate([[0, domain.size - 1], inner])
     keys = domain.keys(numbers)

@@ -22,7 +22,7 @@ COMPONENTS = st.one_of(
 
 @given(st.dictionaries(ANY_TEXT, COMPONENTS, min_size=1, max_size=4))
 def test_every_product_round_trips(components):
-    """The text of a product of any domains under any column names reads back as an equal product."""
+    """The text of a product of any domains, with any column names, reads back as an equal product."""
     domain = Product(components)
     again = Domain.parse(str(domain))
     assert again == domain
@@ -37,7 +37,7 @@ TOKENS = st.sampled_from([*NAMES, *"),'\"=}:30-\n\\#", "**{", "'b'", "'2014-05-0
 
 @given(st.one_of(st.lists(TOKENS, max_size=12).map("".join), st.text(max_size=20)))
 def test_any_text_is_a_domain_or_an_error_of_ours(text):
-    """Any text either reads as a domain that round-trips or raises an error of the package."""
+    """Any text is either read as a domain whose own text reads back, or refused with a `DomainError`."""
     try:
         domain = Domain.parse(text)
     except DomainError:

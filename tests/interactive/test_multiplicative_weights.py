@@ -1,4 +1,4 @@
-"""Tests of multiplicative weights: updates follow the rule, errors keep their bound, and the cost is exact."""
+"""Tests of multiplicative weights: its update rule, its error bound and its privacy cost."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sparsehist.interactive.multiplicative_weights import first_guess
 
 
 def started(counts, release=None, *, rng=None, **parameters):
-    """Return a session over these counts with a fixed seed."""
+    """Start a multiplicative-weights session over these counts with a fixed seed."""
     about = Weighing(cells=len(counts), started=release is not None, **parameters)
     return about.start(counts, release, rng=np.random.default_rng(7) if rng is None else rng)
 
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace the noise of a session by 0, so that a plain loop can predict its answers."""
+    """Set the noise of multiplicative weights to 0, so that a plain loop can predict its answers."""
     monkeypatch.setattr(MultiplicativeWeights, "_noise", lambda *_, **__: 0.0)
 
 
 def test_a_session_costs_the_sum_of_its_updates():
-    """The levels of all updates add up exactly to the session's level, and their zCDP costs to the session's ρ."""
+    """The levels of all updates add up exactly to the level of the session, and their zCDP costs to its ρ."""
     session = Weighing(cells=4, mass=1000, level="1.5", accuracy=0.2, most_updates=50)
     watch, answer = session.levels
     assert session.updates * (watch + answer) == Fraction(3, 2)
@@ -37,7 +37,7 @@ def test_a_session_costs_the_sum_of_its_updates():
 
 @pytest.mark.usefixtures("silent")
 def test_a_scripted_session_without_noise_follows_the_rule():
-    """Without noise, the answers and hypotheses of a session agree with a plain loop to 13 digits."""
+    """Without noise, the answers and hypotheses of multiplicative weights agree with a plain loop to 13 digits."""
     rng = np.random.default_rng(5)
     counts = rng.multinomial(100_000, rng.dirichlet(np.full(32, 0.2)))
     session = started(counts, mass=100_000, level=1, accuracy=0.1)
@@ -66,7 +66,7 @@ def test_a_scripted_session_without_noise_follows_the_rule():
 
 @pytest.mark.usefixtures("silent")
 def test_updates_end_before_they_are_used_up():
-    """Without noise, even the worst queries on a single nonzero cell never use up all updates of a session."""
+    """Without noise, even the worst queries do not use up all updates of a session with a single nonzero cell."""
     counts = np.zeros(256, np.int64)
     counts[3] = 50_000
     session, rng = started(counts, mass=50_000, level=1, accuracy=0.2), np.random.default_rng(9)
@@ -83,7 +83,7 @@ def test_updates_end_before_they_are_used_up():
 
 
 def test_many_sessions_keep_their_bound():
-    """In 300 sessions of 40 queries, answers exceed the stated error no more often than stated."""
+    """In 300 sessions of 40 queries, the share of sessions with too large an error is within the stated bound."""
     rng = np.random.default_rng(8)
     counts = rng.multinomial(40_000, rng.dirichlet(np.full(16, 0.3)))
     parameters = Weighing(cells=16, mass=40_000, level="0.28", accuracy=0.4)
@@ -99,7 +99,7 @@ def test_many_sessions_keep_their_bound():
 
 
 def test_a_used_up_session_refuses():
-    """After its last update, a session refuses every further query."""
+    """After the last update of a session, every further query is refused."""
     rng, query = np.random.default_rng(4), [True, False, False, False]
     session = started([100_000, 0, 0, 0], mass=100_000, level=100, accuracy=0.1, most_updates=1)
     session, answer = session.ask(query, rng=rng)
@@ -109,7 +109,7 @@ def test_a_used_up_session_refuses():
 
 
 def test_a_state_goes_on_from_its_bytes():
-    """A session restored from bytes has equal parameters and hypothesis, and gives the same next answer."""
+    """A session that is restored from bytes has equal parameters and hypothesis and gives the same next answer."""
     counts, rng = np.repeat([9_000, 10], [8, 56]), np.random.default_rng(4)
     session = started(counts, mass=72_560, level="1/3", accuracy="1/5", sensitivity=2)
     session, _ = session.ask(np.arange(64) < 8, rng=rng)
@@ -124,7 +124,7 @@ def test_a_state_goes_on_from_its_bytes():
 
 
 def test_a_session_starts_from_what_fits_its_cells():
-    """A released histogram gives the first hypothesis; counts or releases that do not fit the cells are refused."""
+    """A session starts from the histogram of a release; counts or releases that do not fit the cells are refused."""
     session = Weighing(cells=4, mass=1000, level=1, accuracy=0.1, started=True)
     assert first_guess(session, [1, 0, 0, 3]).tolist() == [0.25, 1 / 64, 1 / 64, 1 / 64 + 45 / 64]
     for counts, release in ((np.zeros(4, int), [1, 2, 3]), (np.zeros(4, int), [0, 0, 0, -1]), (np.zeros(3), [1] * 4)):

@@ -1,4 +1,4 @@
-"""An interactive session is charged before its first query, and each answer is committed before it is returned."""
+"""Tests that a query session is charged before its first query, and commits each answer before returning it."""
 
 from __future__ import annotations
 
@@ -33,38 +33,38 @@ from tests.stats import assert_consistent, assert_detected, g_test
 KEYS = 64
 TRUE = np.r_[np.full(8, 12_500), np.zeros(KEYS - 8, int)]
 EARLY, EVEN, LATE = pl.col("page") < 8, pl.col("page") % 2 == 0, pl.col("page") >= 32
-# The noise is far below the error, so it is known which queries are measured.
+# The noise is far smaller than the error bound, so the tests know which queries are measured.
 ASKED = {"level": 20, "accuracy": "0.2"}
 
 
 def visits(store, *, noise="discrete_laplace", per_page=12_500, **more):
-    """Return a new series of 64 pages; each of the first eight has `per_page` users (100,000 in all by default)."""
+    """Create a series of 64 pages, of which the first eight have `per_page` users each and the others have none."""
     counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [per_page] * 8}), largest=1)
     declared = {"name": "visits", "key": "page", "max_keys": 1, "domain": sh.Integers(KEYS)} | more
     return sh.create(store, counts, noise=noise, **declared)
 
 
 def row_of(store, **begins):
-    """Return the only row of the full ledger whose given column starts with this text."""
+    """Return the only row of the full ledger in which the given column starts with the given text."""
     ((column, text),) = begins.items()
     return store.ledger(full=True).row(by_predicate=pl.col(column).str.starts_with(text), named=True)
 
 
 @pytest.fixture
 def series():
-    """Return a series in a new in-memory store with a fixed seed."""
+    """A series in a new in-memory store with a fixed seed."""
     return visits(sh.open(":memory:", seed=5))
 
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace discrete Laplace noise by 0."""
+    """Set all discrete Laplace noise to 0."""
     monkeypatch.setattr(DiscreteLaplace, "sample", lambda _, size, *__, **___: np.zeros(size, np.int64))
 
 
 @pytest.mark.usefixtures("silent")
 def test_without_noise_it_is_the_session_in_memory(series):
-    """Without noise, a session in a store gives the same answers and hypothesis as a session in memory."""
+    """Without noise, a query session in a store gives the same answers and hypothesis as a session in memory."""
     session = series.interactive("ad_hoc", level=1, accuracy="0.1", mass=100_000)
     rng = np.random.default_rng(6)
     beside = Weighing(KEYS, mass=100_000, level=1, accuracy="0.1").start(TRUE, rng=rng)
@@ -79,7 +79,7 @@ def test_without_noise_it_is_the_session_in_memory(series):
 
 
 def test_it_is_charged_whole_before_anything_is_asked(series):
-    """A session is charged once in the ledger, before its first query, and queries do not change the charge."""
+    """The ledger charges a query session once, before its first query, and queries do not change the charge."""
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="1.5", accuracy="0.3")
     before = series.store.ledger(full=True).drop("releases", "last_release")
@@ -92,11 +92,11 @@ def test_it_is_charged_whole_before_anything_is_asked(series):
 
 
 def test_levels_beside_gaussian_noise_are_rho():
-    """In a series with Gaussian noise, the zCDP costs of a session's parts add up to its level in rho."""
+    """In a series with Gaussian noise, the zCDP costs of all parts of a query session add up to its level, in rho."""
     series = visits(sh.open(":memory:", seed=5), noise="gaussian")
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="0.1", accuracy="0.2")
-    assert session.parameters.mass != TRUE.sum()  # it is measured, with noise
+    assert session.parameters.mass != TRUE.sum()  # the mass is measured with noise
     assert session.ask(EARLY).fresh
     assert [session._state.threshold_noise] == [update.threshold_noise for update in session._updates.values()]
     watch, answer = map(float, session.parameters.levels)
@@ -105,13 +105,13 @@ def test_levels_beside_gaussian_noise_are_rho():
     assert 0.1 * (1 - 1e-11) <= math.fsum(parts) <= 0.1
     row = row_of(series.store, path="interactive")
     assert (row["level"], row["cost"], row["currency"]) == ("0.1", 0.1, "rho")
-    # The conversion is for zCDP; for Gaussian noise at this rho, epsilon would be smaller.
+    # The epsilon follows from zCDP. For Gaussian noise of this rho, epsilon would be smaller.
     assert row["epsilon"] > sh.privacy.zcdp.epsilon("1e-6", "0.1") * (1 - 1e-9)
     assert "0.1-zCDP" in session.metadata["guarantee"]
 
 
 def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
-    """A session above a cap or budget is refused, and the error names the largest level or usable routes."""
+    """A query session above a cap or a budget is refused; the error names the largest level or the usable routes."""
     store = sh.open(":memory:", seed=5)
     series = visits(store, noise="gaussian", cap=1)
     store.set_budget(epsilon=1, delta="1e-6")
@@ -132,7 +132,7 @@ def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
 
 
 def test_it_goes_on_wherever_it_is_opened(tmp_path):
-    """A session that is opened twice shares its state, and a repeated query spends nothing."""
+    """Two handles of one query session share its state, and repeating a query spends nothing."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED, most_updates=2)
     measured = session.ask(EARLY)
     generation = sh.open(tmp_path / "s").events()["generation"].max()
@@ -154,7 +154,7 @@ def test_it_goes_on_wherever_it_is_opened(tmp_path):
 
 @pytest.mark.parametrize("failure", [StoreError("the disk is full"), KeyboardInterrupt()])
 def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeypatch, failure):
-    """If committing an update fails, the next query first commits that update, because the failure revealed it."""
+    """If committing an update fails, the next query commits this update first, because the failure reveals it."""
     session = series.interactive("ad_hoc", **ASKED)
     k = session.updates_left
 
@@ -173,7 +173,7 @@ def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeyp
 
 
 def test_a_commit_that_was_interrupted_late_is_not_made_twice(series, monkeypatch):
-    """If an interrupt comes just after the commit, repeating the query returns the committed answer."""
+    """If an interrupt comes just after a commit, repeating the query returns the committed answer."""
     session = series.interactive("ad_hoc", **ASKED)
     k, commit = session.updates_left, State.commit_round
 
@@ -191,7 +191,7 @@ def test_a_commit_that_was_interrupted_late_is_not_made_twice(series, monkeypatc
 
 
 def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
-    """If the store is locked, every query is refused, whether or not it needs a measurement."""
+    """If the store is locked, a session refuses every query, whether or not the query needs a measurement."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED)
     with sh.open(tmp_path / "s").hold():
         for predicate in (EARLY, pl.lit(value=True)):
@@ -200,7 +200,7 @@ def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
 
 
 def test_a_release_to_start_from_is_free_and_kept(series):
-    """Starting a session from a release costs nothing, and the start remains after the release is dropped."""
+    """Starting a session from a release is free, and the session keeps its start after the release is dropped."""
     other = visits(series.store, name="other")
     start = other.release("public", level=1)
     session = series.interactive("ad_hoc", **ASKED, start=start)
@@ -215,7 +215,7 @@ def test_a_release_to_start_from_is_free_and_kept(series):
 
 
 def test_what_is_no_session_is_refused_by_name(series):
-    """Invalid or changed parameters of a session, and names of other kinds of release, are refused."""
+    """Invalid or changed session parameters, and names of releases of another kind, are refused."""
     series.interactive("ad_hoc", **ASKED)
     series.release("public", level=1)
     for wrong, match in (({"level": 3}, "level='20'"), ({"mass": 5}, "no mass")):
@@ -231,7 +231,7 @@ def test_what_is_no_session_is_refused_by_name(series):
 
 
 def test_what_is_no_predicate_is_refused(series):
-    """A query that is not boolean or uses another column is refused, and nothing is measured."""
+    """A query that is not boolean or that uses an unknown column is refused, and nothing is measured."""
     session = series.interactive("ad_hoc", **ASKED)
     for wrong in ("page < 8", pl.col("visitor") < 8, pl.col("page") * 2):
         with pytest.raises(DeclarationError):
@@ -242,7 +242,7 @@ def test_what_is_no_predicate_is_refused(series):
 
 
 def test_nothing_secret_is_shown_copied_or_left(tmp_path):
-    """No repr shows counts or noise, sessions cannot be pickled, and damaged or dropped sessions are refused."""
+    """No repr of a session shows counts or noise, and sessions that are pickled, damaged or dropped are refused."""
     series = visits(tmp_path / "s")
     session = series.interactive("ad_hoc", **ASKED)
     session.ask(EARLY)
@@ -261,7 +261,7 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
 
 
 def test_one_question_follows_its_law():
-    """The outcome of one query (high, low or near) has its exact distribution, and too little noise is detected."""
+    """The outcome of one query (high, low or near) has its exact distribution; half the noise is rejected."""
     asked, seen = pl.col("page").is_in([0, *range(8, 14)]), np.zeros(3, int)
     for number in range(600):
         if number % 50 == 0:
@@ -276,7 +276,7 @@ def test_one_question_follows_its_law():
 
 
 def test_watching_costs_no_more_than_it_may():
-    """Checking five queries costs at most the stated epsilon, by enumeration; with half the noise it costs more."""
+    """By enumeration, checking five queries costs at most the stated epsilon; with half the noise it costs more."""
 
     def loss(guesses, moves, checks=4):
         one, other = (epoch(gaps, 12, 1.0, checks=checks) for gaps in (guesses, np.add(guesses, moves)))

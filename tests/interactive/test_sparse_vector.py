@@ -1,4 +1,4 @@
-"""AboveThreshold follows its exact distribution and costs what it states, and wrong versions cost more."""
+"""Tests that AboveThreshold follows its exact distribution and costs no more than stated."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ RUNS = 6_000
 
 
 def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
-    """Return the probabilities that each query is the first above the threshold, then that none is.
+    """Return the exact probabilities that the first value above the threshold is value 1, 2, … or none.
 
-    The result has shape (values + 1,). A rate of None means no noise.
+    The result has shape (values + 1,). A rate of None means no threshold noise.
     """
     noise, weight = (np.array([0]), np.array([1.0])) if threshold_rate is None else (SPAN, pmf(threshold_rate, SPAN))
     below, law = weight, []
@@ -34,7 +34,7 @@ def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
 
 
 def triggers_seen(values, **changed):
-    """Return in how many runs each query is the first to trigger, and in how many runs no query triggers."""
+    """Run AboveThreshold many times; count how often each value is the first to trigger, and how often none is."""
     seen = np.zeros(len(values) + 1, int)
     about, rng = SparseVector(threshold=THRESHOLD, level=1, split="1/2", **changed), np.random.default_rng(81)
     for _ in range(RUNS):
@@ -44,7 +44,7 @@ def triggers_seen(values, **changed):
 
 
 def test_it_follows_its_law_and_not_another():
-    """The first query that triggers follows its exact distribution, and two kinds of missing noise are detected."""
+    """The first query to trigger has its exact distribution; a noiseless threshold or half the noise is rejected."""
     seen = triggers_seen(VALUES)
     assert_consistent(g_test(seen, first_trigger(VALUES)))
     assert_detected(g_test(seen, first_trigger(VALUES, threshold_rate=None)), "a noiseless threshold")
@@ -53,15 +53,15 @@ def test_it_follows_its_law_and_not_another():
 
 @pytest.mark.slow
 def test_monotone_questions_have_half_the_noise():
-    """With monotone queries, the query noise has half the scale of general queries."""
+    """For monotone queries, AboveThreshold draws query noise of half the scale."""
     assert_consistent(g_test(triggers_seen(VALUES, monotone=True), first_trigger(VALUES, query_rate=0.5)))
 
 
 def test_after_a_trigger_the_threshold_is_drawn_afresh():
-    """After a trigger, the next answer has the distribution that follows from a newly drawn threshold."""
+    """After a trigger, the next answer is distributed as with a newly drawn threshold; the old one is rejected."""
     seen, kept = np.zeros(2, int), np.zeros(2, int)
     about, rng = SparseVector(threshold=0, level=2, triggers=2, split="1/2"), np.random.default_rng(82)
-    for _ in range(2 * RUNS):  # one run in three triggers
+    for _ in range(2 * RUNS):  # about one run in three triggers
         before = about.start(rng=rng)
         after, above = before.ask(0, rng=rng)
         if above:
@@ -73,21 +73,21 @@ def test_after_a_trigger_the_threshold_is_drawn_afresh():
 
 
 def losses(moves, **rates):
-    """Return the largest privacy loss of the first trigger if each query changes by its entry in `moves`."""
+    """Return the largest privacy loss over all outcomes if each query changes by its entry in `moves`."""
     values = np.full(len(moves), THRESHOLD)
     one, other = first_trigger(values, **rates), first_trigger(values + np.array(moves), **rates)
     return np.abs(np.log(one / other)).max()
 
 
 def test_what_it_costs_by_enumeration():
-    """AboveThreshold costs at most its level for any five queries, by enumeration, and wrong versions cost more."""
+    """By enumeration, AboveThreshold costs at most its level for any five queries, and wrong versions cost more."""
     worst = max(losses(moves) for moves in itertools.product((-1, 0, 1), repeat=5))
     assert worst <= 1 + 1e-12
     one_way = max(losses(moves, query_rate=0.5) for moves in itertools.product((0, 1), repeat=5))
     assert one_way <= 1 + 1e-12
-    # With a noiseless threshold, each of twelve answers costs 1/4.
+    # Negative control: with a noiseless threshold, each of twelve answers costs 1/4.
     assert losses([1] * 12, threshold_rate=None, query_rate=0.25) == pytest.approx(3.0, rel=1e-12)
-    # With half the query noise, one query that moves the other way raises the cost, up to 1.5 with many queries.
+    # Negative control: with half the query noise, a query that moves the other way raises the cost, up to 1.5.
     two_sided = [losses([1] * many + [-1], query_rate=0.5) for many in (1, 2, 5, 30)]
     assert two_sided == sorted(two_sided)
     assert two_sided[1] == pytest.approx(1.2091846261884514, rel=1e-12)
@@ -95,7 +95,7 @@ def test_what_it_costs_by_enumeration():
 
 
 def test_default_splits_and_levels():
-    """The default split of the level is 1 : 2^(2/3), or 1 : 1 for monotone queries, and the parts add up exactly."""
+    """By default, threshold and queries share the level as 1 : 2^(2/3), or as 1 : 1 if queries are monotone."""
     first, second = SparseVector(5, 1).levels
     assert float(second / first) == pytest.approx(2 ** (2 / 3), rel=1e-3)
     assert SparseVector(5, 1, monotone=True).levels == (Fraction(1, 2), Fraction(1, 2))
@@ -103,7 +103,7 @@ def test_default_splits_and_levels():
 
 
 def test_it_refuses_after_the_last_trigger_and_never_before():
-    """Answers below the threshold are unlimited, and after the last trigger every query is refused."""
+    """AboveThreshold answers any number of queries below the threshold, and none after the last trigger."""
     rng = entropy.seeded(83)
     watch = SparseVector(threshold=10_000, level=1, triggers=2).start(rng=rng)
     assert not any(watch.ask(0, rng=rng)[1] for _ in range(1000))
@@ -115,7 +115,7 @@ def test_it_refuses_after_the_last_trigger_and_never_before():
 
 
 def test_what_is_no_question_is_refused_and_nothing_secret_shown():
-    """Queries that are not integers and invalid parameters are refused, and no repr shows the noisy threshold."""
+    """Queries that are not integers and invalid parameters are refused; no repr shows the noisy threshold."""
     rng = entropy.seeded(84)
     watch = SparseVector(threshold=12345, level=1).start(rng=rng)
     with pytest.raises(DataError):
@@ -127,7 +127,7 @@ def test_what_is_no_question_is_refused_and_nothing_secret_shown():
 
 
 def test_a_state_goes_on_from_its_bytes():
-    """A state restored from bytes has equal levels and noise, and damaged bytes are refused."""
+    """An AboveThreshold state restored from bytes has equal levels and noise, and damaged bytes are refused."""
     watch = SparseVector(5, "1/3", sensitivity=2, triggers=3, split="1/3").start(rng=entropy.seeded(85))
     again = AboveThreshold.from_bytes(watch.to_bytes())
     assert (again.triggers_left, again.noisy_threshold) == (3, watch.noisy_threshold)

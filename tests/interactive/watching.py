@@ -1,4 +1,4 @@
-"""Compute the exact distribution of one epoch of multiplicative weights, by enumeration of the threshold noise."""
+"""Compute the exact outcome probabilities of multiplicative weights up to the first measured query."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import numpy as np
 
 
 def pmf(rate, values):
-    """Return the probability function of discrete Laplace noise, which falls by e^-rate per integer."""
+    """Return the probability function of discrete Laplace noise with this decay rate."""
     a = math.exp(-rate)
     return (1 - a) / (1 + a) * a ** np.abs(values)
 
 
 def at_least(rate, least):
-    """Return P[noise >= least] of discrete Laplace noise, for real `least`."""
+    """Return P[noise >= least] for discrete Laplace noise, where `least` may be any real number."""
     a, least = math.exp(-rate), np.ceil(least)
     return np.where(least > 0, a ** np.maximum(least, 0) / (1 + a), 1 - a ** np.maximum(1 - least, 0) / (1 + a))
 
 
 def epoch(gaps, threshold, watch, *, checks=4):
-    """Return P[high first] and P[low first] for each query, then P[neither]; `gaps` are guesses minus true answers.
+    """Return P[first high] and P[first low] for each query, then P[no query is measured].
 
-    The threshold noise has scale 2 / watch, and the noise of each check has scale `checks` / watch, if a privacy unit
-    changes a query by at most 1.
+    `gaps` are hypothesis answers minus true answers. If a privacy unit changes a query by at most 1, the threshold
+    noise has scale 2 / watch, and the noise of each check has scale `checks` / watch.
     """
     span = math.ceil(80 / watch)
     noise = np.arange(-span, span + 1)
@@ -37,5 +37,5 @@ def epoch(gaps, threshold, watch, *, checks=4):
 
 
 def checks_of_one_query(parameters, gap, *, checks=4):
-    """Return the probabilities that the first query of a session is high, low or near."""
+    """Return the probabilities that the first query of a session is found high, low or near."""
     return epoch([gap], int(parameters.threshold), float(parameters.levels[0]), checks=checks)

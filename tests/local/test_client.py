@@ -1,4 +1,4 @@
-"""Tests of a local client: it repeats its reports, can relax its privacy setting, and can be stored as bytes."""
+"""Tests of a RAPPOR client, which repeats its reports, can relax its setting, and can be stored as bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RNG = entropy.seeded(71)
 
 
 def test_a_day_has_one_report_whatever_happens():
-    """A client gives one report per day and setting, also after repeated calls, storage and relaxing."""
+    """A RAPPOR client has one report per day and setting, even after repeated calls, storage and relaxing."""
     client = RapporClient.start(QUIET, "page", rng=RNG)
     client, first = client.report(date(2024, 1, 1), rng=RNG)
     assert first.shape == (128,)
@@ -38,7 +38,7 @@ def test_a_day_has_one_report_whatever_happens():
 
 @pytest.mark.parametrize("truth", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_clients_follow_the_joint_law(truth, monkeypatch):
-    """Reports of 6,000 clients before and after relaxing follow their exact joint distribution."""
+    """Reports of 6,000 clients, before and after relaxing, follow their exact joint distribution."""
     rng = np.random.default_rng(70 + truth)
     monkeypatch.setattr(Rappor, "filter", lambda *_: np.array([bool(truth)]))
     seen, redrawn = np.zeros(64, int), np.zeros(64, int)
@@ -56,7 +56,7 @@ def test_clients_follow_the_joint_law(truth, monkeypatch):
 
 
 def test_the_cap_holds_and_settings_that_do_not_follow_are_refused():
-    """A client refuses a setting above its cap, or one that cannot follow the current setting, and says why."""
+    """A client refuses a setting above its cap, or a setting that cannot follow the current one, and says why."""
     client = RapporClient.start(QUIET, "x", cap=FRANK.epsilon(), rng=RNG).relax(FRANK, rng=RNG)
     with pytest.raises(CapExceededError, match="nothing was drawn"):
         client.relax(PLAIN, rng=RNG)
@@ -67,7 +67,7 @@ def test_the_cap_holds_and_settings_that_do_not_follow_are_refused():
 
 
 def test_bytes_are_checked_and_nothing_secret_is_shown():
-    """Altered and foreign bytes are refused, and the repr of a client shows neither its value nor its filter."""
+    """Altered and foreign bytes are refused, and the repr of a client shows neither the value nor its filter."""
     client = RapporClient.start(QUIET, "secret page", rng=RNG)
     content = client.to_bytes()
     assert "secret" not in repr(client)

@@ -1,4 +1,4 @@
-"""Frequencies estimated from randomised response are unbiased and have the stated standard deviation."""
+"""Tests that frequencies estimated from randomised response are unbiased and have the stated deviation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.stats import assert_consistent, mean_test
 
 
 def spread(k: int, epsilon: float, people: int, count: float) -> float:
-    """Return the exact standard deviation of an estimated frequency."""
+    """Return the exact standard deviation of the estimated count of a category that `count` people have."""
     own = np.exp(epsilon) / (np.exp(epsilon) + k - 1)
     other = (1 - own) / (k - 1)
     return np.sqrt(count * own * (1 - own) + (people - count) * other * (1 - other)) / (own - other)
 
 
 def test_estimates_are_unbiased_with_the_stated_spread(monkeypatch):
-    """Over 1,000 surveys, estimated frequencies are unbiased and have the stated standard deviation."""
+    """Over 1,000 surveys, frequencies estimated from randomised response are unbiased and vary as stated."""
     from sparsehist.dense import multiple_release
 
     seeds = iter(range(10**6))
@@ -37,7 +37,7 @@ def test_estimates_are_unbiased_with_the_stated_spread(monkeypatch):
 
 
 def test_processed_releases_are_refused():
-    """Estimating frequencies from a post-processed release is refused."""
+    """Frequencies cannot be estimated from a post-processed release, which is refused."""
     vector = sh.MultipleRelease(sh.noise.RandomisedResponse(categories=3), [0, 1])
     with pytest.raises(InputError, match="post-processed"):
         frequencies(vector.release(1).process(sh.dense.clip_negative()))

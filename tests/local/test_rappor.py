@@ -1,4 +1,4 @@
-"""Tests of RAPPOR: the cost of settings, the distribution of memos and reports, and decoding."""
+"""Tests of RAPPOR: costs of settings, distributions of memos and reports, and decoding."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ FINE = Rappor(1, 1, keep="0.5", one_if_set="0.8", one_if_not="0.25")
 COARSE = Rappor(1, 1, keep="0.25", one_if_set="0.65", one_if_not="0.4")
 STEP = Degradation(COARSE, FINE)
 PEOPLE = 400_000
-STATES = list(itertools.product((0, 1), repeat=6))  # z1, w1 of two reports, z2, w2 of two reports
+STATES = list(itertools.product((0, 1), repeat=6))  # coarse memo and two reports, then fine memo and reports
 
 
 def chance(probability, outcome):
-    """Return the probability of one outcome of a coin."""
+    """Return the probability of a coin's outcome, given the probability of 1."""
     return probability if outcome else 1 - probability
 
 
 def enumerated(truth):
-    """Return the exact probabilities of all states of one bit: a memo and two reports at each of two settings."""
+    """Return the exact joint probabilities, for one bit, of a memo and two reports at each of two settings."""
     law = {}
     for z1, w11, w12, z2, w21, w22 in STATES:
         flipped = z1 ^ z2
@@ -41,7 +41,7 @@ def enumerated(truth):
 
 
 def p_value(columns, truth):
-    """Return the p-value of a G-test over all 64 states of memos and reports."""
+    """Return the p-value of a G-test of memos and reports over all 64 combinations of their bits."""
     index = np.column_stack(columns).astype(int) @ [32, 16, 8, 4, 2, 1]
     law = np.array([float(enumerated(truth)[state]) for state in STATES])
     order = np.argsort(-law, kind="stable")
@@ -49,23 +49,23 @@ def p_value(columns, truth):
 
 
 def history(setting, truth, rng):
-    """Return memos and two reports of many people for one bit."""
+    """Draw the memo and two reports of many people at one setting, for one bit."""
     memo = draw_memo(setting, truth, rng=rng)
     return memo, np.stack([draw_report(setting, memo, rng=rng) for _ in range(2)])
 
 
 def truths(truth):
-    """Return the Bloom filter of each person, which here is one bit with this value."""
+    """Return Bloom filters of one bit for many people, all with this value."""
     return np.full((PEOPLE, 1), bool(truth))
 
 
 def columns(z1, w1, z2, w2):
-    """Return memos and reports as one column per bit of a state."""
+    """Return memos and reports as six columns, in the order of the bits in `STATES`."""
     return [part[:, 0] for part in (z1, w1[0], w1[1], z2, w2[0], w2[1])]
 
 
 def test_settings_have_the_reference_values():
-    """Settings have the reference epsilons for one, two and many reports, and the reference standard deviation."""
+    """RAPPOR settings have the reference epsilons for one, two and many reports, and the reference deviations."""
     setting = Rappor(bits=64, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
     assert setting.epsilon() == 4.3944491546724387656
     assert setting.epsilon(reports=1) == pytest.approx(1.0742858641667281836, rel=1e-15)
@@ -76,7 +76,7 @@ def test_settings_have_the_reference_values():
 
 
 def test_reports_cost_what_enumeration_says():
-    """The stated epsilon of reports is the largest log ratio over report sequences, times the number of hashes."""
+    """The stated epsilon of RAPPOR reports is the range of log likelihood ratios over all report sequences."""
     for reports in (1, 2, 5):
         ratios = []
         for shown in itertools.product((0, 1), repeat=reports):
@@ -94,7 +94,7 @@ def test_reports_cost_what_enumeration_says():
 
 
 def test_coarse_reports_have_their_law_and_all_together_say_what_the_fine_ones_say():
-    """Coarsened reports have their exact distribution, and together with the fine reports cost no extra privacy."""
+    """Coarsened reports have their exact distribution, and cost nothing in addition to the fine reports."""
     laws = [enumerated(truth) for truth in (0, 1)]
     for truth, law in enumerate(laws):
         for z1, w11, w12 in itertools.product((0, 1), repeat=3):
@@ -113,7 +113,7 @@ def test_coarse_reports_have_their_law_and_all_together_say_what_the_fine_ones_s
 
 @pytest.mark.parametrize("truth", [0, 1])
 def test_histories_in_both_directions_follow_the_enumeration(truth):
-    """Coarsening and relaxing whole histories both give the exact joint distribution of memos and reports."""
+    """Coarsening and relaxing a history of memos and reports both give the exact joint distribution."""
     rng = entropy.seeded(11 + truth)
     z2, w2 = history(FINE, truths(truth), rng)
     z1, w1 = coarser_history(STEP, z2, w2, rng=rng)
@@ -124,7 +124,7 @@ def test_histories_in_both_directions_follow_the_enumeration(truth):
 
 
 def test_wrong_histories_are_seen():
-    """The test detects reports that are coarsened singly, redrawn past reports, and a wrong memo probability."""
+    """Negative control: reports coarsened one by one, reports redrawn, and a wrong memo probability are rejected."""
     rng = entropy.seeded(21)
     z2, w2 = history(FINE, truths(1), rng)
     one_by_one = [coarser_history(STEP, z2, report[None], rng=rng) for report in w2]
@@ -152,7 +152,7 @@ def test_wrong_histories_are_seen():
     ],
 )
 def test_settings_that_do_not_follow_name_the_inequality(coarse, named):
-    """A pair of settings without a lossless transition is refused, and the error names the violated inequality."""
+    """If a setting cannot follow another without loss, it is refused, and the error names the violated inequality."""
     fine = FINE if coarse.one_if_set != Fraction(3, 10) else Rappor(1, 1, "0.5", "0.6", "0.1")
     with pytest.raises(DeclarationError, match=named):
         Degradation(coarse, fine)
@@ -160,13 +160,13 @@ def test_settings_that_do_not_follow_name_the_inequality(coarse, named):
 
 @pytest.mark.parametrize("wrong", [{"keep": 0}, {"one_if_set": "2/5"}, {"hashes": 9}], ids=str)
 def test_what_is_no_setting_is_refused(wrong):
-    """Parameters of a setting outside their range are refused, and the error quotes the value."""
+    """RAPPOR parameters out of range are refused, and the error quotes the value."""
     with pytest.raises(DeclarationError, match=str(next(iter(wrong.values())))):
         Rappor(**{"bits": 8, "hashes": 2, "keep": 0.5, "one_if_set": 0.75, "one_if_not": 0.5} | wrong)
 
 
 class Ties:
-    """A generator whose first random words equal a coin's threshold, so that they do not decide the coin."""
+    """A generator whose first random words equal the threshold of a coin, and so do not decide the coin."""
 
     def __init__(self, limit, rng):
         self._words = [limit]
@@ -176,7 +176,7 @@ class Ties:
 
 
 def test_coins_beyond_their_first_word_are_exact():
-    """A coin that its first 62 random bits do not decide is decided by further bits."""
+    """If its first 62 random bits do not decide a coin, further bits decide it with the exact probability."""
     third, tied = Fraction(2**62, 3), np.zeros(20_000, int)
     shown = flip([Fraction(1, 3)], tied, rng=Ties(int(third), entropy.seeded(5)))
     assert_consistent(binomial_test(int(shown.sum()), tied.size, float(third - int(third))))
@@ -184,7 +184,7 @@ def test_coins_beyond_their_first_word_are_exact():
 
 
 def test_estimates_are_unbiased_with_the_spread_they_state():
-    """Both decoding methods give unbiased estimates with the stated standard deviation, over 400 collections."""
+    """RAPPOR counts decoded from one or three days of reports are unbiased and have the stated deviation."""
     setting = Rappor(32, 2, "0.5", "0.8", "0.2")
     rng = entropy.seeded(31)
     names = [f"page {i}" for i in range(12)]
@@ -206,7 +206,7 @@ def test_estimates_are_unbiased_with_the_spread_they_state():
 
 
 def test_more_candidates_than_bits_are_compared_with_the_rest():
-    """With more candidates than bits, estimates stay unbiased, and the stated deviation covers hash collisions."""
+    """With more candidates than bits, decoded counts stay unbiased, and the deviation covers hash collisions."""
     setting = Rappor(64, 2, "0.9", 1, 0)
     rng = entropy.seeded(33)
     scores = []
@@ -223,7 +223,7 @@ def test_more_candidates_than_bits_are_compared_with_the_rest():
 
 
 def test_decoding_refuses_what_are_no_reports():
-    """Decoding refuses reports of a wrong shape or content, and repeated candidates."""
+    """Decoding refuses reports of a wrong shape or content, and candidates that are repeated."""
     setting = Rappor(8, 2, "0.5", "0.8", "0.2")
     with pytest.raises(DataError, match="8 bits"):
         decode(np.zeros((5, 7), bool), setting, ["a"])

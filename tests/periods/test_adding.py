@@ -1,4 +1,4 @@
-"""Periods may be appended in any order, and each period only once."""
+"""Tests that periods can be appended in any order, each period only once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ USERS = [f"u{i}" for i in range(40)]
 
 
 def test_periods_come_in_any_order_and_twice(tmp_path: Path) -> None:
-    """Appending a period's file twice returns the same series; another file for that period is refused."""
+    """Appending the file of a period again returns the same series, but another file for that period is refused."""
     log = in_weeks()
     files = {n: tmp_path / f"{n}.parquet" for n in (10, 20, 30, 31)}
     for n, file in files.items():
@@ -50,7 +50,7 @@ def test_periods_come_in_any_order_and_twice(tmp_path: Path) -> None:
 
 
 def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> None:
-    """Before the first period is appended, a store keeps only a digest of a long catalogue, and is still usable."""
+    """Until the first period is appended, a store keeps only the digest of a long catalogue, but can be used."""
     store, keys = sh.open(":memory:"), sh.Catalogue([f"k{i}" for i in range(2000)])
     declared = {"unit": "user", "key": "key", "max_keys": 1, "domain": keys, "every": sh.Every("week", budget=1)}
     declaring = sh.create(store, name="visits", **declared)
@@ -64,7 +64,7 @@ def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> 
 
 
 def test_what_cannot_be_declared_is_refused() -> None:
-    """A wrong `every=` is refused, and so are counts made elsewhere if `most_periods` is set."""
+    """A wrong `every=` is refused; with `most_periods`, so are counts that were made elsewhere."""
     for wrong in ({"period": "quarter"}, {"protects": "user-day"}, {"unit": None, "most_periods": 3}):
         with pytest.raises(DeclarationError):
             in_weeks(**wrong)
@@ -74,7 +74,7 @@ def test_what_cannot_be_declared_is_refused() -> None:
 
 
 def test_what_dies_before_the_commit_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If appending a period fails before the commit, no series exists and no unit has been counted."""
+    """If appending a period fails before the commit, its series does not exist and none of its units is counted."""
     log = in_weeks(store=tmp_path / "s", most_periods=1)
 
     def dies(*_: object, **__: object) -> None:
@@ -93,7 +93,7 @@ def test_what_dies_before_the_commit_leaves_no_trace(tmp_path: Path, monkeypatch
 
 
 def test_two_that_add_at_once_count_nobody_twice(tmp_path: Path) -> None:
-    """If two threads append periods at the same time, one is refused, so that no unit counts in both periods."""
+    """If two threads append periods at once, one of them is refused, so that no unit counts in too many periods."""
     log = in_weeks(store=sh.open(tmp_path / "s", create=True, wait=60), most_periods=1)
     barrier = threading.Barrier(2, timeout=60)
     ended: list[str] = []
@@ -122,7 +122,7 @@ def test_two_that_add_at_once_count_nobody_twice(tmp_path: Path) -> None:
 
 
 def test_who_counted_can_be_erased(tmp_path: Path) -> None:
-    """After `finish`, no file of the store contains a unit, and the series can still be released."""
+    """After `finish`, no file of the store contains a unit, but the counted periods can still be released."""
     log = in_weeks(store=tmp_path / "s", most_periods=2)
     log.append(of_users(["secret_user"]), period=WEEKS[0])
     held = [file for file in (tmp_path / "s").rglob("*") if file.is_file() and b"secret_user" in file.read_bytes()]
@@ -133,7 +133,7 @@ def test_who_counted_can_be_erased(tmp_path: Path) -> None:
 
 
 def test_a_bit_that_is_lost_lets_nobody_count_twice(tmp_path: Path) -> None:
-    """If the file of the units that have counted is damaged, no further period can be appended."""
+    """If the file of counted units is damaged, no period can be appended, so that no unit counts too often."""
     log = in_weeks(store=tmp_path / "s", most_periods=1)
     log.append(of_users(USERS), period=WEEKS[0])
     (file,) = (tmp_path / "s").rglob("units")
@@ -148,7 +148,7 @@ def test_a_bit_that_is_lost_lets_nobody_count_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("most_periods", [None, 2])
 def test_nothing_is_added_once_it_is_finished(most_periods: int | None) -> None:
-    """A finished series refuses new periods, even a period whose counting began before `finish`."""
+    """A finished periodic series refuses new periods, including a period whose counting began before `finish`."""
     log = in_weeks(most_periods=most_periods)
     log.append(of_users(USERS), period=WEEKS[0])
     finishing = sh.Counting(progress=lambda phase: log.finish() if phase == "writing" else None)
@@ -161,7 +161,7 @@ def test_nothing_is_added_once_it_is_finished(most_periods: int | None) -> None:
 
 
 def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:
-    """The names of series, periodic series and their periods are all different."""
+    """A name can belong to only one series, periodic series or period of a periodic series."""
     told = {"unit": "user", "key": "key", "max_keys": 1, "domain": sh.Integers(50)}
     store = in_weeks(store=tmp_path / "s").store
     for name in ("log", "log_2026w14"):
@@ -181,7 +181,7 @@ def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("most_periods", [None, 2])
 def test_a_released_period_that_was_dropped_is_not_counted_again(most_periods: int | None) -> None:
-    """A dropped period can be appended again only if it was never released."""
+    """A dropped period can be appended again only if it has never been released."""
     log = in_weeks(most_periods=most_periods)
     log.append(of_users(USERS[:9]), period=WEEKS[0])
     log.store.drop("log_2026w10")
@@ -194,7 +194,7 @@ def test_a_released_period_that_was_dropped_is_not_counted_again(most_periods: i
 
 
 def test_the_example_of_a_download_log_runs(tmp_path: Path) -> None:
-    """The example `cran_days.py` releases running counts and daily counts from the files of a download log."""
+    """The example `cran_days.py` makes running and daily releases from the files of a download log."""
     for day, n in ((1, 100), (2, 400)):
         rows = {"date": [f"2014-05-0{day}"] * n, "package": ["sh"] * (n - 1) + ["NA"], "ip_id": range(n)}
         (tmp_path / f"2014-05-0{day}.csv.gz").write_bytes(gzip.compress(pl.DataFrame(rows).write_csv().encode()))

@@ -1,4 +1,4 @@
-"""The stated costs per unit and per period agree with a search over all histories of a unit."""
+"""Compare the stated costs per user and per period with a search over all histories of a unit."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ HISTORIES = [frozenset(some) for n in range(5) for some in itertools.combination
 
 
 def first_periods(history: frozenset[int], most: int | None) -> set[int]:
-    """Return the periods in which a privacy unit counts, as indices in the order of appending."""
+    """Return the indices of the periods in which a unit with this history counts: the first `most`."""
     return set(sorted(history)[:most])
 
 
 def counting(
     most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None, *, dropped: int | None = None
 ) -> dict[str, set[str]]:
-    """Append periods with one unit for each possible history, and return the units that count in each period.
+    """Append periods in which every possible history has a unit, and return the units that count in each period.
 
-    `gone` is a pair (unit, period) whose rows are left out, `erased` is a unit without any rows, and `dropped` is a
-    period that is dropped before the last period is appended.
+    `gone` is a (unit, period) pair without rows, and `erased` is a unit without rows. `dropped` is a period that is
+    dropped before the last period is appended.
     """
     log = in_weeks(most_periods=most)
     for place, week in enumerate(ORDER):
@@ -49,7 +49,7 @@ def counting(
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
-    """Check that two logs differ only in one unit; return the sum of the levels of all periods that differ."""
+    """Check that two logs differ in one unit only, and return the sum of levels of the periods that differ."""
     differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
@@ -57,9 +57,9 @@ def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> 
 
 @pytest.mark.parametrize(("most", "dropped"), [(2, 1), slow(1, 0), slow(1, 1)])
 def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dropped: int) -> None:
-    """If an unreleased period is dropped, each unit still counts in at most `most` periods.
+    """If an unreleased period is dropped, each unit still counts in at most `most` of the remaining periods.
 
-    Deleting a unit's rows in one period changes at most two periods.
+    Deleting the rows of a unit in one period then changes at most two periods.
     """
     whole = counting(most, dropped=dropped)
     for i, history in enumerate(HISTORIES):
@@ -72,7 +72,7 @@ def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dr
 
 @pytest.mark.parametrize("most", [2, slow(1), slow(3), slow(4)])
 def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> None:
-    """The stated cost per unit is the largest over all histories, and the stated cost per period is never too low."""
+    """The stated cost per user is the largest over all histories, and the cost per period is never too low."""
     log = in_weeks(most_periods=most)
     for week, level in LEVELS.items():
         log.append(of_users(["u0"]), period=week).release("r", level=level)
@@ -89,7 +89,7 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
     assert by_user == Fraction(row["level"])
     said = Fraction(row["per_period"].split()[0])
     largest = max(map(Fraction, LEVELS.values()))
-    # Which period takes the place of another depends on the order; the ledger charges the two costliest.
+    # The order decides which period replaces a deleted one, so the ledger charges the two costliest periods.
     assert by_period <= said <= 2 * largest
     assert (by_period > largest) == (said > largest) == (most < len(ORDER))
     if most == 1:
@@ -97,7 +97,7 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
 
 
 def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
-    """Return a ledger of a periodic series with `n` periods, none of them released."""
+    """Return the ledger of a periodic series with `n` periods and a rho budget, before any release."""
     limits = Limits(budgets={"log": budget(rho=limit)})
     limits.periods["log"] = Every("week", n, protects, most)
     declared = [Declaration(name=f"log_{i}", unit="user", max_keys=1, population="log") for i in range(n)]
@@ -105,7 +105,7 @@ def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
 
 
 def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 6) -> Fraction:
-    """Return the largest privacy cost of a user or user-week, over all histories and deletions of a user."""
+    """Return the largest privacy cost of a user, or of a user-week, over all histories of a user."""
     found = [Fraction(0)]
     for history in (frozenset(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)):
         kept = first_periods(history, most)
@@ -119,9 +119,9 @@ def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 
     [("user", 2), ("user-week", 2), slow("user", None), slow("user", 1), slow("user-week", None)],
 )
 def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | None) -> None:
-    """Releases with adaptively chosen levels never exceed the budget.
+    """Releases of periods at adaptively chosen levels never exceed the budget of the periodic series.
 
-    Only releases that would exceed the budget are refused.
+    A release is refused only if it would exceed the budget, or if the two costliest periods would.
     """
     limit, refused, allowed = Fraction(1), 0, 0
     for seed in range(12):
@@ -139,7 +139,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
                 ledger.check(release)
             except BudgetExceededError:
                 refused += 1
-                # The ledger may charge a pair of periods that no history can swap, but never more than two periods.
+                # The ledger charges the two costliest periods, even if no history can exchange one for the other.
                 bound = sum(sorted(after.values())[-2:]) if (protects, most) == ("user-week", 2) else None
                 assert (bound or worst(after, protects, most)) > limit
             else:
@@ -154,7 +154,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """The deltas of periods add up for a user, their maximum counts for a user-week, and a large delta is refused."""
+    """For a user, the deltas of periods add up; for a user-week, the largest counts. Too large deltas are refused."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),
@@ -168,14 +168,14 @@ def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
     assert row["delta_infinity"] == pytest.approx(sum(shares), rel=1e-12)
     assert "approximate 0.05-zCDP per user-week" in made.metadata["guarantee"]
     series = log.append(of_users(["u1"]), period=WEEKS[3])
-    if protects == "user-week":  # 5e-7 is the share of open domains
+    if protects == "user-week":  # half of delta, 5e-7, is reserved for open domains
         series.release("r", level="0.05", open_delta=4.8e-7)
     with pytest.raises(BudgetExceededError, match="of open domains"):
         series.release("s", level="0.06", open_delta=3e-6)
 
 
 def test_a_year_of_weeks_costs_what_is_said() -> None:
-    """By plan and ledger, 52 weekly releases at level 0.02 cost 1.04 per user and 0.02 per user-week."""
+    """In plan and ledger, 52 weekly releases at level 0.02 cost 1.04 per user and 0.02 per user-week."""
     log = in_weeks(protects="user-week", budget="0.02", periods=52)
     row = log.plan("0.02").levels.row(0, named=True)
     assert (row["all_per_period"], row["all_per_user"]) == ("0.02", "1.04")
@@ -197,14 +197,14 @@ def test_a_year_of_weeks_costs_what_is_said() -> None:
 @pytest.mark.parametrize(
     ("declared", "left"),
     [
-        ({"budget": "1"}, 7),  # 0.25 is spent, and 0.75 allows seven releases at 0.1
+        ({"budget": "1"}, 7),  # 0.25 is spent, and the other 0.75 allows seven releases at 0.1
         ({"budget": "0.4", "most_periods": 5}, 1),
         ({"budget": "0.19", "protects": "user-week", "most_periods": 3}, 0),
         slow({"budget": "0.2", "protects": "user-week", "most_periods": 3}, 49),
     ],
 )
 def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None:
-    """The number of weeks that can still be released is exactly the number that `progress` states."""
+    """The number of weeks that `progress` states as left to release is exact: one more release is refused."""
     log = in_weeks(periods=52, **declared)
     for week, level in zip(WEEKS[:3], ("0.05", "0.1", "0.1"), strict=True):
         log.append(of_users("ab"), period=week).release("r", level=level)
@@ -220,7 +220,7 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
-    """If a unit counts in at most `most` periods, the ledger's cost covers the cost of any `most` periods."""
+    """If a unit counts in at most `most` periods, the ledger's cost is at least that of any `most` periods."""
     limits = Limits()
     limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):

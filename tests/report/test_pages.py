@@ -1,4 +1,4 @@
-"""Reports and notebook tables contain only public data, escape it as text, and run no scripts."""
+"""Tests that reports and notebook tables contain only public data, escape markup, and run no scripts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ URLS = {"unit": "user", "key": "url", "domain": sh.Strings(max_bytes=60)}
 
 
 class Page(HTMLParser):
-    """The tags, attributes and text of a page, as a browser parses them."""
+    """The tags, attributes and text of an HTML page, as a parser reads them."""
 
     def __init__(self, source):
         super().__init__()
@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """Create a store with every kind of series, noise path, limit and event; some keys contain HTML markup."""
+    """A store with every kind of series, noise path, limit and event, and with HTML markup in some keys."""
     path = tmp_path_factory.mktemp("report") / "s"
     keys = [*PLANTED * 3, *(f"/page{i}" for i in range(12))]
     urls = [keys[(user * step) % len(keys)] for user in range(3000) for step in (1, 7)]
@@ -98,12 +98,12 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(store):
-    """Return the public report of the store as HTML."""
+    """The public report of the store, as HTML."""
     return store.report()
 
 
 def test_it_shows_costs_releases_and_errors(store, page):
-    """The report shows the costs in the ledger, and the errors and intervals of each release."""
+    """The report shows the privacy costs in the ledger, and the errors and intervals of each release."""
     text = Page(page).text
     everybody = store.ledger(full=True).filter(scope="everybody").row(0, named=True)
     assert f"({everybody['epsilon']:.4g}, 1e-06)-differentially private" in text
@@ -140,7 +140,7 @@ def test_nothing_on_it_runs_or_asks(page):
 
 
 def test_no_secret_is_on_the_page(page):
-    """The report shows no unit, no exact sum, and no key whose count is below every threshold."""
+    """The report shows no unit, no exact sum, and no key that was not published."""
     for secret in (SECRET_KEY, str(SECRET_UNIT), f"{BOUNDED:,}"):
         assert secret not in page
 
@@ -162,7 +162,7 @@ def test_no_epsilon_at_this_delta_is_a_sentence_of_its_own():
 
 
 def test_the_command_writes_it(store, tmp_path):
-    """The report command writes a file with the ending .html, but never into the store."""
+    """The report command writes only files that end in .html, and never a file inside the store."""
     out = tmp_path / "report.html"
     assert run(["report", str(store.path), "--out", str(out)]) == 0
     assert out.stat().st_mode & 0o777 == 0o644
@@ -172,7 +172,7 @@ def test_the_command_writes_it(store, tmp_path):
 
 
 def test_a_browser_shows_it_whole(browser, page, tmp_path):
-    """In a browser, the report is not clipped, draws its charts, requests nothing and has no accessibility fault."""
+    """In a browser, the report is not clipped, shows its charts, requests nothing and has no accessibility fault."""
     file = tmp_path / "report.html"
     file.write_text(page)
     with visit(browser, file.as_uri()) as seen:
@@ -189,9 +189,9 @@ def test_a_browser_shows_it_whole(browser, page, tmp_path):
 
 
 def test_a_wrong_page_is_noticed(browser, tmp_path):
-    """Negative control: the browser checks detect each kind of faulty page.
+    """Negative control: the browser checks detect clipped text, a web request and other faults of a page.
 
-    The faults are clipped text, a page that is too wide, a console message, a web request and poor accessibility.
+    The other faults are a page that is too wide, a console message and an image without a description.
     """
     page = tmp_path / "wrong.html"
     page.write_text(
@@ -208,7 +208,7 @@ def test_a_wrong_page_is_noticed(browser, tmp_path):
 
 
 def test_what_notebooks_show_is_escaped_and_public(store):
-    """Notebook tables contain only harmless tags, and no event handlers, web addresses or secrets."""
+    """Tables in notebooks contain only harmless tags, and neither event handlers nor web addresses nor secrets."""
     visits, hours, weeks = (store.series(name) for name in ("visits", "hours", "weeks"))
     cells, workload = visits.release("public"), hours.release("ranges")
     for value in (store, visits, store.series("daily"), weeks, cells, workload, visits.plan(["0.1"])):
@@ -223,7 +223,7 @@ def test_what_notebooks_show_is_escaped_and_public(store):
 
 
 def test_the_largest_rows_are_drawn_with_their_intervals(store):
-    """A plot shows the intervals of its rows, and markup in a key cannot close the script that contains the data."""
+    """A plot shows the intervals of the largest rows, and markup in a key cannot end the script with the data."""
     release = store.series("visits").release("public")
     chart = release.plot(most=6)
     (values,) = chart.to_dict()["datasets"].values()

@@ -1,4 +1,4 @@
-"""Provide small logs with steps, and read directly from the store what it counted."""
+"""Provide small logs of several steps, and read from the store which (unit, key) pairs and counts it keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = Sequence[tuple[object, object]]
 
 
 def frame(rows: Rows) -> pl.DataFrame:
-    """Return (user, key) rows as a log."""
+    """Return a log with the columns `user` and `key` from (user, key) pairs."""
     return pl.DataFrame(list(rows), schema={"user": pl.String, "key": pl.Int64}, orient="row")
 
 
@@ -28,7 +28,7 @@ def started(
     seed: int = 1,
     **declared: object,
 ) -> sh.RunningSeries:
-    """Create a running series in memory and append these days; series with equal seeds have equal salts."""
+    """Create a running series in memory and append these days to it; equal seeds give equal salts."""
     series = sh.create(
         sh.open(":memory:", seed=seed), name="log", unit="user", key="key", max_keys=max_keys,
         domain=domain or sh.Integers(50), steps=steps, **declared,
@@ -49,7 +49,7 @@ def pairs_of(series: sh.RunningSeries, days: Sequence[Rows]) -> set[tuple[str, i
 
 
 def kept(days: Sequence[Rows], **declared: object) -> list[set[tuple[str, int]]]:
-    """Append these days to a new running series, and return the (user, key) pairs that each step adds."""
+    """Append these days to a new running series, and return the new (user, key) pairs of each step."""
     series = started([], **declared)
     found = [set()]
     for step, rows in enumerate(days, 1):

@@ -1,4 +1,4 @@
-"""In a running series, a privacy unit counts once for each of the first `max_keys` keys that it has."""
+"""Tests that a unit of a running series counts once for each of the first `max_keys` keys that it has."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DAYS = [
 def random_days(
     seed: int, *, users: int = 30, keys: int = 12, days: int = 4, rows: int = 60
 ) -> list[list[tuple[str, int]]]:
-    """Return random days in which users of earlier days appear again."""
+    """Return days of random (user, key) pairs in which the same users and keys occur again."""
     rng = seeded(seed)
     return [
         [
@@ -47,7 +47,7 @@ def random_days(
 
 
 def test_a_unit_counts_once_per_key_and_towards_its_first_keys() -> None:
-    """A unit keeps the keys of earlier steps; if a step has too many new keys, the unit keeps only some of these."""
+    """A unit keeps the keys of its earlier steps, and gets new keys only until it has `max_keys` keys."""
     found = kept(DAYS)
     assert found[0] == {("ann", 1), ("bob", 1), ("cid", 3)}
     assert found[1] > {("ann", 2)} and len(found[1]) == 3
@@ -56,7 +56,7 @@ def test_a_unit_counts_once_per_key_and_towards_its_first_keys() -> None:
 
 
 def test_running_counts_are_those_of_brute_force() -> None:
-    """If no unit exceeds `max_keys`, the running count of a key is the number of units that have had the key."""
+    """If no unit exceeds `max_keys`, the running count of a key is the number of units that had it so far."""
     days = random_days(1)
     found = counts(started(days, max_keys=12), 4)
     for step in range(4):
@@ -65,7 +65,7 @@ def test_running_counts_are_those_of_brute_force() -> None:
 
 
 def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step() -> None:
-    """Deleting a unit or reordering rows leaves the kept keys of every other unit unchanged at every step."""
+    """Deleting a unit, or reordering rows, changes the kept keys of no other unit of a running series at any step."""
     days = random_days(4, users=8, rows=40)
     whole = kept(days)
     assert kept([list(reversed(day)) for day in days]) == whole
@@ -76,7 +76,7 @@ def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step() -> None:
 
 @pytest.mark.parametrize(("max_keys", "keys", "steps"), [(1, 2, 3), (2, 3, 2)])
 def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int, steps: int) -> None:
-    """No history of a unit changes the counts by more than the sensitivity, and some history comes close to it."""
+    """No history of a unit changes running counts by more than the sensitivity, and one comes within 5 % of it."""
     others = random_days(5, users=5, keys=keys, days=steps, rows=6)
     inverse = np.linalg.inv(max_keys * _covariance(steps))
     without = counts(started(others, max_keys=max_keys, steps=steps), steps)
@@ -92,7 +92,7 @@ def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int
 
 
 def test_steps_are_appended_in_order_and_each_once() -> None:
-    """Appending a step twice changes nothing; changed rows, a skipped step and invalid input are refused."""
+    """Appending a step again changes nothing, but other rows, a skipped step and invalid rows are refused."""
     series = started(DAYS[:2])
     before = counts(series, 5)
     series.append(frame(reversed(DAYS[1])), step=2)
@@ -114,7 +114,7 @@ def test_steps_are_appended_in_order_and_each_once() -> None:
 @pytest.mark.parametrize("types", [(pl.Int64, pl.String), (pl.Datetime("us"), pl.Datetime("ns"))])
 @pytest.mark.parametrize("of", ["step", "period"])
 def test_units_of_several_columns_keep_their_types(types: tuple[Any, Any], of: str) -> None:
-    """A unit column must keep its type in all steps or periods, because another type would give different units."""
+    """A unit column must keep its type in all steps or periods, because another type would give other units."""
     kind: dict[str, Any] = {"steps": 9} if of == "step" else {"every": sh.Every("day", most_periods=1)}
     series = sh.create(
         ":memory:", name="log", unit=["part", "user"], key="key", max_keys=1, domain=sh.Integers(50), **kind
@@ -146,7 +146,7 @@ def test_of_many_appenders_at_once_one_appends_and_says_so(stored: sh.RunningSer
 
 
 def test_finish_erases_the_pairs_and_refuses_further_steps(stored: sh.RunningSeries, tmp_path: Path) -> None:
-    """After `finish`, no file contains a unit or its digest; steps are refused, and releases are still possible."""
+    """After `finish`, no file contains a unit or its digest. Steps are refused, but releases are possible."""
 
     def holds(text: bytes) -> bool:
         return any(text in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
@@ -166,7 +166,7 @@ def test_finish_erases_the_pairs_and_refuses_further_steps(stored: sh.RunningSer
 
 
 def test_a_bit_that_is_lost_lets_nobody_count_twice(stored: sh.RunningSeries, tmp_path: Path) -> None:
-    """If a file of counted (unit, key) pairs is damaged, no further step can be appended."""
+    """If a file of (unit, key) pairs is damaged, no further step can be appended, so that no unit counts twice."""
     for step in (1, 2):
         stored.append(frame([(f"u{i}", i % 3) for i in range(step * 7)]), step=step)
     files = [file for part in ("keys", "pairs") for file in tmp_path.rglob(f"*.{part}")]

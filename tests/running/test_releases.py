@@ -1,4 +1,4 @@
-"""Releases of running counts have the correct joint distribution, permanent names and correct costs."""
+"""Tests that releases of a running series have the correct joint distribution and cost, and never change."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from sparsehist.release.steps import StepFiles
 from tests.running.logs import frame, started
 from tests.stats import assert_consistent, assert_detected, ks_test, two_sample_outcomes, two_sample_vectors
 
-# Cells of each kind: 8,000 detect a relative error of 9 % in the commoner patterns of publication.
+# With 8,000 cells of each kind, a relative error of 9 % in the rate of a common pattern is detected.
 CELLS = 8_000
 HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])
 KINDS = np.repeat(np.arange(5), CELLS)
 COUNTS = HISTORIES[KINDS]
-# (steps appended before, step, level, threshold)
+# Rounds: (number of steps appended before, step, level, threshold).
 ROUNDS = [
     (1, 1, "0.2", 3.0),
     (3, 3, "0.2", 5.0),
@@ -45,7 +45,7 @@ ROUNDS = [
 
 
 def days() -> list[pl.DataFrame]:
-    """Return a log of five days with cells of five kinds, where each kind has its own sequence of running counts."""
+    """Return logs of five days in which each cell has the running counts of its kind in `HISTORIES`."""
     new = np.diff(COUNTS, axis=1, prepend=0)
     found = []
     for step in range(5):
@@ -55,7 +55,7 @@ def days() -> list[pl.DataFrame]:
 
 
 def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays by (release, cell): whether a cell is published, and its noisy count (0 if unpublished)."""
+    """Release through a store; return, by (release, cell), what is published and the noisy counts (or 0)."""
     series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
     published, values = (np.zeros((len(ROUNDS), len(COUNTS)), dtype) for dtype in (bool, float))
     log, appended = days(), 0
@@ -73,7 +73,7 @@ def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dense(seed: int, *, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the arrays of `released`, drawn by the dense mechanism, which adds noise to every cell."""
+    """Return arrays as those of `released`, drawn by the dense mechanism, which adds noise to every cell."""
     points = list(dict.fromkeys((step - 1, Fraction(level)) for _, step, level, _ in ROUNDS))
     steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
     covariance = _covariance(5)[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels))
@@ -87,7 +87,7 @@ def dense(seed: int, *, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def p_values(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> list[float]:
-    """Return p-values that compare two sets of releases, by which cells are published and by their noisy counts."""
+    """Compare two sets of releases, by which cells they publish and by their noisy counts; return p-values."""
     found = []
     patterns = [2 ** np.arange(len(published)) @ published for published, _ in (first, second)]
     for kind in range(5):
@@ -101,9 +101,9 @@ def p_values(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.
 
 
 def test_releases_through_the_store_have_the_joint_law_of_dense_ones() -> None:
-    """Releases at any step and in any order have the joint distribution of the dense mechanism.
+    """Releases of a running series, at any step and in any order, have the distribution of dense releases.
 
-    The dense mechanism adds noise to every cell. Noise with a scale that is 10 % off is detected.
+    Dense releases add noise to every cell. As a negative control, noise that is 10 % too wide is rejected.
     """
     through_store = released(1)
     for p_value in p_values(through_store, dense(2)):
@@ -113,9 +113,9 @@ def test_releases_through_the_store_have_the_joint_law_of_dense_ones() -> None:
 
 @pytest.mark.slow
 def test_a_thousand_release_points_have_the_joint_law_of_their_noise() -> None:
-    """The noise of 1,000 releases, at 100 steps and ten close levels, has the correct covariance.
+    """The noise of 1,000 releases, at 100 steps and ten nearly equal levels, has the exact covariance.
 
-    Noise with a scale that is 10 % off is detected.
+    As a negative control, noise that is 10 % too wide is rejected.
     """
     steps, levels = 100, [Fraction(1, 10) * (1 + Fraction(1, 10**6)) ** i for i in range(10)]
     series = started([], max_keys=12, domain=sh.Integers(12), steps=steps)
@@ -152,7 +152,7 @@ DAYS = [
 
 
 def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
-    """Later steps and releases never change a release, and a used release name is refused for another request."""
+    """Later steps and releases never change a release, and the name of a release is refused for another request."""
     series = started(DAYS[:2])
     first = series.release("first", step=1, level="0.1")
     series.append(frame(DAYS[2]), step=3)
@@ -167,7 +167,7 @@ def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
 
 
 def test_all_steps_together_cost_the_finest_level_once() -> None:
-    """Releases of all steps together cost their finest level once, in plan, ledger, cap and budget."""
+    """Releases at all steps of a running series cost their finest level once, in plan, ledger, cap and budget."""
     series = started(DAYS, cap="0.5")
     for step, level in ((3, "0.1"), (1, "0.4"), (2, "0.4")):
         series.release(f"r{step}", step=step, level=level)
@@ -186,7 +186,7 @@ def test_all_steps_together_cost_the_finest_level_once() -> None:
 
 
 def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
-    """The root mean square error over all steps exceeds the singular-value lower bound by less than 5 %."""
+    """The root mean square error over all steps is less than 5 % above the bound that holds for every mechanism."""
     for steps, bound in ((7, 1.404), (30, 1.811), (365, 2.583)):
         ratio = float(np.sqrt(np.diag(_covariance(steps)).mean()))
         assert bound < ratio < 1.05 * bound
@@ -194,7 +194,7 @@ def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
 
 
 def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
-    """If an empty key was published at step 1, its noise at step 2 has the correct conditional distribution."""
+    """The noise of a false key at step 1 and at step 2, when it has units, has the exact joint distribution."""
     series = started([[("a", 0)]], domain=sh.Integers(20_000), max_keys=1)
     first = series.release("first", step=1, level="0.5", threshold=1.0)
     false_keys = [key for key in first.frame["key"] if key != 0]
@@ -203,7 +203,7 @@ def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
     late = both.filter(pl.col("key").is_in(false_keys))
     assert late.height == len(false_keys) > 3000
     noise, later = late.select(pl.col("noisy_count"), pl.col("noisy_count_2") - 20).to_numpy().T
-    covariance = _covariance(5)[:2, :2]  # at level 0.5 this is the covariance of the noise itself
+    covariance = _covariance(5)[:2, :2]  # the covariance of noise at level 0.5
     slope = covariance[0, 1] / covariance[0, 0]
     residual = math.sqrt(covariance[1, 1] - slope * covariance[0, 1])
     assert_consistent(ks_test((later - slope * noise) / residual, norm.cdf))
@@ -212,9 +212,9 @@ def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
 
 
 def test_delta_of_open_domains_is_spent_over_all_steps() -> None:
-    """In an open domain, a key is published only from the step at which it has units.
+    """In a running series over an open domain, a key is published only from the step at which it has units on.
 
-    Releases at all steps together spend no more than the declared delta.
+    Releases at all steps together use no more than the declared delta.
     """
     series = started(DAYS, domain=sh.Open("integer", delta="1e-6"))
     third = series.release("third", step=3, level="0.5")

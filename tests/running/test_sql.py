@@ -1,4 +1,4 @@
-"""SQL statements for running series: CREATE SERIES with steps, APPEND TO, and RELEASE and PLAN at a step."""
+"""Tests of the SQL statements for running series: CREATE SERIES with steps, APPEND TO, RELEASE and PLAN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLES = {f"day_{i}": frame(rows) for i, rows in enumerate(DAYS, 1)}
 
 
 def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
-    """An SQL script declares a running series, appends steps and releases counts, and can be run again."""
+    """An SQL script that declares a running series, appends steps and releases counts can be run again."""
     script = f"""
         create series if not exists log {DECLARED};
         append to log step 1 as select user, key from day_1;
@@ -36,7 +36,7 @@ def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
 
 
 def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
-    """If the query of one step is unchecked, the ledger and all later releases mark the series as unchecked."""
+    """If the query of one step is unchecked, later releases and the ledger state that the source is unchecked."""
     with sh.open(":memory:", seed=1) as store:
         sh.sql(f"create series log {DECLARED}; append to log step 1 as from day_1", store=store, tables=TABLES)
         series = store.series("log")

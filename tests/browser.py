@@ -58,14 +58,14 @@ def browser() -> Iterator[Any]:
 
 
 class Visit(NamedTuple):
-    """A browser tab, the console messages, errors and dialogs of its page, and the addresses it requested."""
+    """A browser tab, with the messages, errors and dialogs of its page and the addresses that the page requested."""
 
     tab: Any
     messages: list[str]
     requests: list[str]
 
     def show(self, *, width: int, scheme: str) -> list[str]:
-        """Return what is clipped or outside the page at this window width and in this colour scheme."""
+        """Return what is clipped or lies outside the page, given the window width and the colour scheme."""
         self.tab.set_viewport_size({"width": width, "height": 800})
         self.tab.emulate_media(color_scheme=scheme)
         wide = self.tab.evaluate("document.documentElement.scrollWidth")
@@ -76,7 +76,7 @@ class Visit(NamedTuple):
 
     def accessibility_faults(self, *, contrast: bool = True) -> list[str]:
         """Return the serious and critical accessibility faults that axe-core finds on the page."""
-        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # runs even if the page forbids scripts
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # works even if the page forbids scripts
         # Finish all animations first, because contrast would be wrong while colours fade.
         self.tab.evaluate("document.getAnimations().forEach(animation => animation.finish())")
         rules = {"color-contrast": {"enabled": contrast}}

@@ -33,7 +33,7 @@ os.register_at_fork(after_in_child=_keys.seed)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """Seed all randomness by the fixture's name before a fixture is created, because tests may share it."""
+    """Seed all randomness by the fixture's name before a fixture is set up, because several tests may share it."""
     _keys.seed(f"{request.node.nodeid} {fixturedef.argname}")
 
 
@@ -47,7 +47,7 @@ _asked_by_workers = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the test run with a count of 0 p-values from workers."""
+    """Start the test run with no p-values counted by workers."""
     config.stash[_asked_by_workers] = 0
 
 
@@ -63,7 +63,7 @@ def _asked(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Report the number of p-values from a worker, and fail a whole run that checked more than declared."""
+    """Send a worker's number of p-values to the controller, and fail a run that checked more than declared."""
     workeroutput: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if workeroutput is not None:
         workeroutput["p_values"] = stats.asked()

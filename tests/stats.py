@@ -168,7 +168,7 @@ def two_sample_vectors(first: ArrayLike, second: ArrayLike, *, directions: int =
     both = np.concatenate([one, two]).astype(np.float64)
     width = both.shape[1]
     centred = both - both.mean(axis=0)
-    # If the singular value is near 0, the coordinate is a linear function of others.
+    # A singular value near 0 belongs to a coordinate that is a linear function of other coordinates.
     _, scales, axes = np.linalg.svd(centred / math.sqrt(len(both)), full_matrices=False)
     white = (centred @ axes.T) / np.where(scales > 1e-12 * scales[0], scales, 1.0)
     looks = [both]
@@ -189,7 +189,7 @@ def _as_rows(sample: ArrayLike) -> NDArray[np.generic]:
 
 
 def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
-    """Number the distinct rows in lexicographic order and return the number of each row; faster than np.unique."""
+    """Return the number of each row among the distinct rows in lexicographic order, faster than np.unique."""
     index = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
         whole = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "f" else column.astype(np.int64)
@@ -225,7 +225,7 @@ def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
 def _pooled_to_expectation(
     observed: ArrayLike, probabilities: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return observed and expected counts of pooled cells, or two empty arrays if the impossible was observed."""
+    """Return observed and expected counts of pooled cells, both empty if an outcome of probability 0 was observed."""
     counts = np.asarray(observed, dtype=np.float64)
     chances = np.asarray(probabilities, dtype=np.float64)
     if counts.shape != chances.shape or counts.ndim != 1:

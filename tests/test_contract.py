@@ -168,7 +168,7 @@ def test_sources_and_bounds_in_their_records(files: Path) -> None:
 
 
 def test_a_release_locks_twice_and_synchronises_eight_times(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release locks the store once and calls fsync at most 8 times; writing it to a file locks the store again."""
+    """A release locks the store once and calls fsync at most 8 times. Writing its file locks the store again."""
     series = sh.create("store", "log/*.parquet", name="queries", **QUERIES)
     locks, depths, open_state, fsync = [], [], home.open_state, os.fsync
 

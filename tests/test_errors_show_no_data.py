@@ -1,4 +1,4 @@
-"""Tests that errors, warnings and log records show neither values of misplaced data nor its length.
+"""Tests that errors, warnings and log records show neither the values nor the length of misplaced data.
 
 Every public function, class and method is called with each kind of data in each of its parameters, and with plausible
 values in its other required parameters. The command line prints no traceback, because local variables could contain
@@ -172,7 +172,7 @@ def _fitting(receivers: dict[type, Any], made: type) -> Any:
 
 
 def plausible(directory: Path, receivers: dict[type, Any]) -> dict[str, Any]:
-    """Return plausible values of required parameters, by name; parameters that are not listed get None."""
+    """Return plausible values of required parameters, by name; a parameter that is not listed is set to None."""
     rng, family = np.random.default_rng(2), noise.DiscreteLaplace()
     return {
         "store": receivers[sh.Store], "log": _LOG, "source": _LOG, "frame": _LOG, "unit": "user_id", "key": "query",
@@ -269,7 +269,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Call], di
     return list(_calls(receivers)), receivers, plausible(directory, receivers)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a finalizer can be interrupted
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may interrupt a finalizer
 def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """No public function shows data that is passed in one of its parameters, whatever the kind of data."""
     calls, receivers, values = everything
@@ -287,7 +287,7 @@ def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pyt
 
 
 def test_the_calls_are_many_and_each_method_has_an_instance(everything) -> None:
-    """At least 650 pairs of a public function and a parameter are tried, with an instance for each method."""
+    """At least 650 parameters of public functions are tried, and every method has an instance."""
     calls, receivers, _ = everything
     assert len({(call.name, call.parameter.name) for call in calls}) >= 650
     assert not {call.owner for call in calls if call.owner and _fitting(receivers, call.owner) is None}

@@ -112,7 +112,7 @@ def test_imports_run_one_way():
 
 
 def test_a_circle_is_noticed():
-    """Negative control: circular imports are detected, except imports that only type checkers see."""
+    """Negative control: circular imports are detected, unless an import is only for type checking."""
     lazy = {"a.b": "def f():\n    from a.c import x", "a.c": "from a import d", "a.d": "import a.b"}
     public = {"top": "", "low": "def f():\n    from top import g", "high": "import low"}
     for sources, homes in ((lazy, {}), (public, {"top.g": "high.g"})):

@@ -59,7 +59,7 @@ def _pip(*words, cwd):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A source archive that is built from a copy of the checkout, and a wheel that is built from the archive."""
+    """Return a source archive that is built from a copy of the checkout, and a wheel built from this archive."""
     place = tmp_path_factory.mktemp("built")
     copy = place / "checkout"
     for folder in ("sparsehist", "sql", "data"):

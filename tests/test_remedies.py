@@ -175,7 +175,7 @@ def test_a_missing_extra_is_named(monkeypatch):
 
 
 def test_ranges_of_dates_are_given_as_keys():
-    """Ranges of keys in the wrong parameter are refused, and the error shows how to pass them as `keys=`."""
+    """If ranges of keys are given in the wrong parameter, the error shows how to pass them as `keys=`."""
     weeks = [("2026-03-02", "2026-03-08")]
     with pytest.raises(DeclarationError, match=re.escape("keys=[('2026-03-02', '2026-03-08')]")):
         sh.workload.Ranges(weeks)

@@ -96,7 +96,7 @@ def test_what_is_no_graph_is_refused():
 
 
 def test_readers_read_their_level_and_are_never_lowered():
-    """A reader always reads the same numbers at one level; the level can be raised up to the cap, but not lowered."""
+    """A reader reads the same numbers every time; the reader's level can be raised up to the cap, but not lowered."""
     vector = sh.MultipleRelease(DiscreteLaplace(), np.arange(1000), cap=1)
     staff = Audiences(vector, {"ann": "1/2", "bob": "1/10"})
     first = staff.read("bob")
@@ -115,7 +115,7 @@ def test_readers_read_their_level_and_are_never_lowered():
 
 
 def test_a_network_shows_each_value_at_the_level_of_its_distance():
-    """Readers at one distance from an owner see the same noisy value, and readers beyond all levels see none."""
+    """All readers at one distance from an owner see one noisy value, and readers too far away see no value."""
     values = {member: 100 * member for member in range(34)}
     club = Network(values, edges(), DiscreteLaplace(), levels={1: "1", 2: "1/2"})
     hops = {reader: distances(edges(), reader) for reader in range(34)}
@@ -132,7 +132,7 @@ def test_a_network_shows_each_value_at_the_level_of_its_distance():
 
 
 def test_a_coalition_knows_what_its_nearest_member_knows():
-    """A coalition sees the value of each owner outside it exactly as its member nearest to the owner does."""
+    """A coalition sees each other owner's value exactly as the member that is nearest to this owner sees it."""
     club = Network(np.arange(34) * 100, edges(), RandomisedResponse(4_000))
     members = [16, 25, 8]
     together = club.coalition(members)

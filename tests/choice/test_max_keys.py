@@ -1,4 +1,4 @@
-"""Tests that `choose_max_keys` chooses a bound close to the best one and is charged once."""
+"""Tests that `choose_max_keys` chooses a bound close to the best bound and is charged once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def heavy_log(units: int = 20_000, seed: int = 1) -> pl.DataFrame:
 
 
 def error_in_hindsight(log: pl.DataFrame, max_keys: int, bounding: str, level: float = 0.1) -> float:
-    """Return the root mean square error of the counts of the most frequent keys, from bias and noise."""
+    """Return the root mean square error of the largest counts, which consists of bias and noise."""
     sizes = log.with_columns(keys=pl.len().over("unit"), units=pl.len().over("key"))
     power = 1.0 if bounding == "keep" else 0.5
     lost = (
@@ -59,7 +59,7 @@ def page_visits() -> pl.DataFrame:
 def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
     """With the bound that `choose_max_keys` chooses, the mean error is within 10 % of the best possible error.
 
-    The bound is chosen twelve times. A badly guessed bound has an error more than 50 % above the best.
+    The bound is chosen with twelve seeds. A badly guessed bound has an error more than 50 % above the smallest.
     """
     log, runs = log(), 12
     errors = {(bound, way): error_in_hindsight(log, bound, way) for bound in BOUNDS for way in ("keep", "share")}
@@ -128,7 +128,7 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
     shown, table = store.series("choice_keys").release("largest"), store.series("choice_profile").release("profile")
 
     def rho(keys: int) -> float:
-        """Return the zCDP cost of all releases for a privacy unit with this number of keys."""
+        """Return the zCDP cost of all releases for a privacy unit with the given number of keys."""
         shares = [math.floor(64 * math.sqrt(min(1, bound / min(keys, 64 * bound)))) / 64 for bound in (5, 30)]
         first = min(keys, 320) * shares[0] ** 2 / shown.metadata["std"] ** 2
         last = min(keys, 30) if bounding == "keep" else min(keys, 1920) * shares[1] ** 2
@@ -139,7 +139,7 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
 
 
 def test_a_level_at_which_noise_speaks_alone_is_refused():
-    """`choose_max_keys` refuses a level so small that all keys it publishes could be noise alone."""
+    """`choose_max_keys` refuses a level so small that the published keys could come from noise alone."""
     log = pl.DataFrame({"unit": [i // 2 for i in range(6000)], "key": [i % 2 for i in range(6000)]})
     asked = {"unit": "unit", "key": "key", "domain": "strings(max_bytes=32)"}
     log = log.with_columns(pl.col("key").replace_strict({0: "a", 1: "b"}))

@@ -44,7 +44,7 @@ def test_the_record_holds_canonical_values():
     ],
 )
 def test_json_gives_the_same_declaration(given):
-    """A declaration that is stored as JSON and read back equals the original."""
+    """A declaration that is stored as JSON reads back as an equal declaration."""
     made = Declaration(**WHOLE | given)
     stored = json.loads(json.dumps(made.as_json()))
     assert Declaration.from_json(stored) == made
@@ -87,7 +87,7 @@ def test_a_wrong_parameter_is_named(given, parameter, words):
     ],
 )
 def test_a_text_form_reads_back(read, text):
-    """The text of a bounding rule, of steps or of periods reads back with the same text."""
+    """Reading the text of a bounding rule, of steps or of periods and writing it again gives the same text."""
     assert str(read(text)) == text
 
 
@@ -101,7 +101,7 @@ def test_days_name_steps():
 
 
 def test_a_file_that_a_text_names_is_not_opened(tmp_path):
-    """Reading a declaration from JSON keeps the text of its domain and does not open a file that the text names."""
+    """Reading a declaration from JSON keeps the text of its domain but does not open the file named in this text."""
     file = tmp_path / "areas.txt"
     file.write_text("a\nb\n")
     made = Declaration(**WHOLE | {"domain": Catalogue(file=file)})
@@ -113,7 +113,7 @@ def test_a_file_that_a_text_names_is_not_opened(tmp_path):
 
 
 def test_every_word_of_sql_has_a_parameter():
-    """SQL accepts every parameter of a declaration that has an SQL name, and lists the required ones first."""
+    """SQL accepts every declared parameter that has an SQL name, and lists required parameters first."""
     words = sql_words(Declaration)
     assert words[:2] == ["max_keys", "unit"]
     assert {"unit", "bounding", "noise", "cap", "unverified"} <= set(words)

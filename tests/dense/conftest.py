@@ -10,6 +10,6 @@ from sparsehist.dense import multiple_release
 
 @pytest.fixture(autouse=True)
 def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seed the generator of every vector, with a new fixed seed for each generator."""
+    """Give the random generator of each vector a new fixed seed."""
     seeds = iter(range(7000, 9000))
     monkeypatch.setattr(multiple_release, "generator", lambda: entropy.seeded(next(seeds)))

@@ -52,7 +52,7 @@ def tree(family):
 
 
 def test_branches_cost_the_level_of_their_lowest_common_ancestor():
-    """Resold releases together cost the level of their nearest common ancestor, or of the finest one on a branch."""
+    """Resold releases together cost the level of their common ancestor, or the finest level if on one branch."""
     held = tree(DiscreteLaplace())
     expected = {
         ("parent",): 1,
@@ -70,7 +70,7 @@ def test_branches_cost_the_level_of_their_lowest_common_ancestor():
 
 
 def test_gaussian_branches_cost_what_their_covariance_says():
-    """Gaussian resales with noise covariance M together cost the level 1' M^-1 1."""
+    """The joint level of Gaussian resales is the sum of all entries of M^-1, where M is their noise covariance."""
     held = tree(Gaussian())
     common = {frozenset(pair): joint for pair, joint in [
         (("one", "other"), 1), (("one", "coarse"), 1), (("other", "coarse"), 1), (("below", "other"), 1),

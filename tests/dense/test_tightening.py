@@ -65,7 +65,7 @@ def test_a_reseller_serves_the_bought_release_unchanged_and_nothing_finer():
 
 
 def test_what_cannot_be_tightened_is_refused():
-    """A published release cannot be tightened to a finer level, nor if its values are invalid or post-processed."""
+    """Tightening is refused if the level is not coarser, or if the release is invalid or post-processed."""
     rng, values = entropy.seeded(7203), np.array([1.5, 2.0])
     for level in (1, 2):
         with pytest.raises(LevelOrderError, match="coarser"):

@@ -55,7 +55,7 @@ def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: 
 
 
 def nothing(family: Laplace | DiscreteLaplace, fine: Fraction, coarse: Fraction) -> float:
-    """Return the probability that noise is equal at two levels, because the increment between them is 0."""
+    """Return the probability that the increment of noise between two levels is 0."""
     if isinstance(family, Laplace):
         return float(coarse / fine) ** 2
     return (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2

@@ -61,7 +61,7 @@ def _lowest(releases: Sequence[tuple[Level, float]]) -> dict[Fraction, float]:
 
 
 def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
-    """Return the probability that Gaussian noise is within its bounds at every level, by Gauss quadrature."""
+    """Return the probability that Gaussian noise is within its bounds at every level, computed by quadrature."""
     variances = [family.std(level) ** 2 for level in levels]
     gaps = np.sqrt(np.diff(variances, prepend=0.0))
     places, mass = np.zeros(1), np.ones(1)
@@ -77,7 +77,7 @@ def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
 
 
 def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
-    """Return the probability that noise is within its bounds at every level, by summing over integers or a grid."""
+    """Return the probability that noise is within its bounds at every level, as a sum over integers or a grid."""
     step = 1.0 if family.integer else family.std(levels[0]) / 50
     mean = 1 / float(levels[-1]) if isinstance(family, Poisson) else 0.0
     reach = math.ceil((mean + 30 * family.std(levels[-1])) / step)
@@ -89,13 +89,13 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
         low, high = (end / step for end in box[level])
         if family.integer:
             mass = mass * ((place > low) & (place <= high))
-        else:  # if a bound cuts a grid cell, count a part of it
+        else:  # a grid cell that a bound cuts counts in part
             mass = mass * (np.clip(high - place + 0.5, 0, 1) - np.clip(low - place + 0.5, 0, 1))
     return float(mass.sum())
 
 
 def _increment(family: Any, fine: Fraction | None, level: Fraction, step: float, place: Any) -> Any:
-    """Return the distribution of noise at `level`, or of its increment from level `fine`, on the grid `place`."""
+    """Return the distribution of noise at `level`, or of its increment from level `fine`, at the points `place`."""
     if isinstance(family, Laplace):
         size = Fraction(step) / Fraction(family.sensitivity)
         family, level, fine = DiscreteLaplace(), level * size, None if fine is None else fine * size

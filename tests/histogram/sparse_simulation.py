@@ -64,7 +64,7 @@ def hide_unpublished(releases: DenseReleases) -> DenseReleases:
 
 
 def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None), kinds: Any = None) -> float:
-    """Compare two sets of releases, by which cells they publish and by the noise of these cells; return a p-value.
+    """Compare two sets of releases by the cells that they publish and by the noise of these cells; return a p-value.
 
     Args:
         first: Releases; the noise of cells that were never published is NaN.
@@ -76,7 +76,7 @@ def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None
     labels = np.zeros(both[0].published.shape[1], int) if kinds is None else kinds[cells]
     weights = 1 << np.arange(len(first.published))
     patterns = [np.column_stack([labels, weights @ each.published]) for each in both]
-    # Number the patterns of publication from 0, because their large codes would dominate the comparison of noise.
+    # Replace the codes of publication patterns by small numbers, because large codes would hide the noise.
     numbered = np.unique(np.concatenate(patterns), axis=0, return_inverse=True)[1].reshape(2, -1)
     seen = [each.published.any(axis=0) for each in both]
     paths = [

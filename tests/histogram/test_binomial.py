@@ -29,7 +29,7 @@ class Given:
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """Sum up how far the uniform numbers at which a draw changes are from the exact cumulative probabilities."""
+    """Return the summed error of the points at which the inverse of the binomial distribution function jumps."""
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
     low, high = np.zeros(k.size), np.full(k.size, 1 - 2.0**-53)
@@ -51,7 +51,7 @@ def misplaced(n: float, p: float, exact_p: float) -> float:
     ("n", "p"), [(3.0, 0.01), (20.0, 0.2), (64.0, 0.45), (120.0, 0.5), (1e6, 1e-6), (1e9, 6e-8), (1e15, 3e-15)]
 )
 def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
-    """Inverting a binomial distribution of small mean is exact to 1e-12; a probability off by 1e-9 is detected."""
+    """Binomial distributions of small mean are inverted to within 1e-12, and a relative error of 1e-9 is detected."""
     assert misplaced(n, p, p) < 1e-12
     assert misplaced(n, p * (1 + 1e-9), p) > 2e-12
 

@@ -19,7 +19,7 @@ UNIT = Gaussian(sensitivity=1.0)
 
 
 def rate(past: list, level: str, threshold: float, sensitivity: float = 1.0, count: int = 0) -> float:
-    """Return the exact probability that a cell that exceeded no past threshold exceeds this threshold."""
+    """Return the exact probability that a cell exceeds the threshold, given that it exceeded no past threshold."""
     bounds = [(known, tau - count) for known, tau in past]
     return exceedance(Gaussian(sensitivity=sensitivity), bounds, level, threshold - count)
 
@@ -37,7 +37,7 @@ def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
     mean, variance = 3.2568427478742748627, 0.056830465081983539043
     assert_consistent(mean_test(z, mean, variance))
     assert_detected(mean_test(z, 3.158, variance), "the mean of the paper's algorithm")
-    # The variance of the squared deviations is estimated from the sample, which is accurate to 1 % here.
+    # The variance of the squared deviations is estimated from the sample; the estimate is accurate to 1 %.
     assert_consistent(mean_test((z - mean) ** 2, variance, float(np.var((z - mean) ** 2))))
 
 
@@ -93,7 +93,7 @@ def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
     [
         ([], 0.2, 4.0, [-1], 0, InputError),
         ([], 0.2, 4.0, [1, 2], [0, 0, 0], InputError),
-        ([(0.1, 5.0)], 0.2, 40.0, [7, 1], [0, 12], InputError),  # such a history is too rare for untracked cells
+        ([(0.1, 5.0)], 0.2, 40.0, [7, 1], [0, 12], InputError),  # no series can have a history as rare as this
         ([], 0.0, 4.0, 5, 0, LevelError),
         ([], 0.2, 0.0, 10**12, 0, ThresholdError),
     ],

@@ -34,7 +34,7 @@ def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
 def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
     std: float, threshold: float, count: int, z: float
 ) -> None:
-    """A rounded noisy count is above the threshold exactly if, unrounded, it is above the effective one."""
+    """A noisy count is above the threshold after rounding exactly if it is above the effective threshold before."""
     step = grid_step(std)
     bound = effective_threshold(threshold, step)
     at_bound = bound - count
@@ -46,7 +46,7 @@ def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
 
 
 def test_rounding_is_to_the_nearest_halves_down() -> None:
-    """Noise is rounded to the nearest grid value. Ties are rounded down, and doubles next to a tie are not ties."""
+    """Noise is rounded to the nearest grid value. Ties are rounded down, and a double next to a tie is no tie."""
     step = 0.25
     noise = np.array([0.125, 0.375, -0.125, np.nextafter(-0.125, 0), np.nextafter(0.125, 1), 1e-300])
     assert round_to_grid(noise, step).tolist() == [0.0, 0.25, -0.25, 0.0, 0.25, 0.0]
@@ -61,7 +61,7 @@ def test_rounding_is_to_the_nearest_halves_down() -> None:
 def test_the_suggested_threshold_is_the_lowest_that_keeps_to_the_false_keys(
     size: int, wanted: float, level: str, max_keys: int
 ) -> None:
-    """The suggested threshold is the lowest grid value whose expected number of false keys is within the request."""
+    """The suggested threshold is the lowest grid value at which no more false keys are expected than requested."""
     family = Gaussian(sensitivity=math.sqrt(max_keys))
     if wanted >= size:
         with pytest.raises(ThresholdError):

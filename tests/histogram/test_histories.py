@@ -39,7 +39,7 @@ def far(family: Family) -> float:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family) -> None:
-    """Given very low noise at one level, tracked cells get the correctly distributed noise at other levels."""
+    """Given very low noise at one level, noise at other levels has the exact conditional distribution."""
     n, rng, reference = 20_000, entropy.seeded(88), np.random.default_rng(89)
     survivor = np.full(n, far(family), np.int64 if family.integer else np.float64)
     known = {Fraction(1, 4): survivor}
@@ -88,7 +88,7 @@ def test_a_series_never_has_a_rare_history(family: Family) -> None:
 
 
 def test_close_levels_share_a_bound() -> None:
-    """A history of fifty nearly equal levels is at most three times as rare as one level; distant levels add up."""
+    """The rarities of distant levels add up; fifty nearly equal levels are at most three times as rare as one."""
     family, counts = Gaussian(), np.array([0.0, 3.0])
     near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]
     together = rarity(family, history_of(near), counts)

@@ -107,13 +107,13 @@ def test_a_lowest_threshold_fits_and_the_next_lower_one_does_not(data: st.DataOb
 
 @pytest.mark.parametrize("delta", [0.0, 2e-6])
 def test_no_threshold_is_named_for_a_delta_that_does_not_remain(delta: float) -> None:
-    """A threshold for a delta of 0, or for more than the remaining delta, is refused."""
+    """Computing a threshold for a delta of 0, or for a delta larger than what remains, is refused."""
     with pytest.raises(DeclarationError, match="at most 1e-06"):
         OpenBudget(Fraction("1e-6"), [(1, 1)]).lowest_threshold((STEP, Fraction(1)), Gaussian(), delta)
 
 
 def test_the_exact_law_of_these_tests_is_right() -> None:
-    """The reference probabilities of these tests agree with noise tails at one level and with published digits."""
+    """The exact probabilities in these tests agree with noise tails at one level and with a reference value."""
     family = Gaussian()
     assert exceedance(family, [], "0.2", 5.0) == pytest.approx(float(ndtr(-5 / family.std("0.2"))), rel=1e-11)
     past = [(level, 3 * family.std(level)) for level in ("0.1", "0.2")]

@@ -125,7 +125,7 @@ def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndar
 
 
 def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
-    """Sum the errors of the uniform numbers at which the inverse tail moves to the next integer."""
+    """Return the summed error of the points at which the inverse tail function of the noise jumps."""
     rate = real(family.rate(level))
     norm, last = np.log1p(np.exp(-rate)), int(45 / float(rate)) + 2
     above, below = np.arange(0, last), -np.arange(1, last)

@@ -61,7 +61,7 @@ MANY = [
     ("0.03", 6.0),
 ]  # fmt: skip
 AROUND = [("0.02", 12.5), ("0.5", 12.5), ("0.1", 12.0), ("2", 13.0), ("0.5", 11.5)]
-# With 120,000 cells of each count, a relative error of 2 % in the rate of a common pattern is detected.
+# With 120,000 cells of each count, a relative error of 2 % in a common publication pattern is detected.
 CASES = {
     "gaussian": Case(Gaussian(1.5), SCRAMBLED, (0, 1, 3), 120_000),
     "laplace": Case(Laplace(1.5), [("1/2", 4.0), ("1/4", 7.0), ("2", 3.0), ("1/2", 3.25)], (0, 2), 60_000),
@@ -163,7 +163,7 @@ def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
 def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
     monkeypatch: pytest.MonkeyPatch, name: str, rarest: float
 ) -> None:
-    """Sparse releases are distributed as dense releases, whether all, some or no groups of cells are drawn whole."""
+    """Sparse and dense releases have one distribution, whether all, some or no groups are drawn explicitly."""
     case = EVERY[name]._replace(rounds=EVERY[name].rounds[:8])
     dense = case.release(release_dense, 15)
     monkeypatch.setattr(history, "RAREST", rarest)
@@ -176,7 +176,7 @@ def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
 
 
 def test_the_number_published_in_a_small_domain_has_the_dense_law() -> None:
-    """In a domain of four cells, sparse and dense releases publish numbers of cells with one joint distribution."""
+    """In a domain of four cells, the numbers of published cells have the joint distribution of dense releases."""
     counts, runs = np.array([0, 0, 0, 2]), 1500
     levels, thresholds = zip(*SCRAMBLED, strict=True)
 

@@ -19,7 +19,7 @@ from tests.noise.laws import prefix_covariance
 from tests.stats import assert_consistent, assert_detected, mean_test
 
 COVARIANCE = prefix_covariance(5)
-# With 40,000 cells of each kind, a relative error of 4 % in the rate of a common pattern is detected.
+# With 40,000 cells of each kind, a relative error of 4 % in a common publication pattern is detected.
 CELLS = 40_000
 # Running counts of five kinds of cells: always empty, empty at first, growing, jumping late, and constant.
 HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])
@@ -146,7 +146,7 @@ def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -
 
 
 def test_a_history_keeps_the_lowest_threshold_and_bounds_no_noise_where_a_key_is_empty() -> None:
-    """A history keeps the lowest threshold of each point; in an open domain, it bounds no noise of empty keys."""
+    """A history keeps the lowest threshold of a release point; in an open domain, it ignores points without units."""
     first, second = Point(0, Fraction(1)), Point(1, Fraction(1))
     past = PointHistory(hides_empty=True).with_release(first, 5.0).with_release(second, 6.0)
     for threshold, lowest in ((7.0, 5.0), (4.0, 4.0)):

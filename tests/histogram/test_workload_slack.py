@@ -116,7 +116,7 @@ def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[st
 
 
 def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
-    """Random rounding goes up with the exact probability, and repeats for an equal secret, strategy and level."""
+    """Random rounding goes up with the exact probability, and is repeated for equal secret, strategy and level."""
     shares = np.array([0.0, 0.25, 0.6, 0.999])
     values = 0.5 * np.tile(np.concatenate([shares, shares - 3]), 50_000)
     path = path_name(strategy_named("identity", Prefix(8)))

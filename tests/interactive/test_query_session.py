@@ -96,7 +96,7 @@ def test_levels_beside_gaussian_noise_are_rho():
     series = visits(sh.open(":memory:", seed=5), noise="gaussian")
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="0.1", accuracy="0.2")
-    assert session.parameters.mass != TRUE.sum()  # the mass is measured with noise
+    assert session.parameters.mass != TRUE.sum()  # without `mass=`, the mass is measured with noise
     assert session.ask(EARLY).fresh
     assert [session._state.threshold_noise] == [update.threshold_noise for update in session._updates.values()]
     watch, answer = map(float, session.parameters.levels)
@@ -132,7 +132,7 @@ def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
 
 
 def test_it_goes_on_wherever_it_is_opened(tmp_path):
-    """Two handles of one query session share its state, and repeating a query spends nothing."""
+    """A query session that is opened twice shares its state, and repeating a query spends nothing."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED, most_updates=2)
     measured = session.ask(EARLY)
     generation = sh.open(tmp_path / "s").events()["generation"].max()
@@ -242,7 +242,7 @@ def test_what_is_no_predicate_is_refused(series):
 
 
 def test_nothing_secret_is_shown_copied_or_left(tmp_path):
-    """No repr of a session shows counts or noise, and sessions that are pickled, damaged or dropped are refused."""
+    """No repr of a session shows counts or noise. Pickling a session, or using a damaged one, is refused."""
     series = visits(tmp_path / "s")
     session = series.interactive("ad_hoc", **ASKED)
     session.ask(EARLY)

@@ -22,7 +22,7 @@ RUNS = 6_000
 def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
     """Return the exact probabilities that the first value above the threshold is value 1, 2, … or none.
 
-    The result has shape (values + 1,). A rate of None means no threshold noise.
+    The result has shape (values + 1,). If `threshold_rate` is None, the threshold has no noise.
     """
     noise, weight = (np.array([0]), np.array([1.0])) if threshold_rate is None else (SPAN, pmf(threshold_rate, SPAN))
     below, law = weight, []
@@ -58,7 +58,7 @@ def test_monotone_questions_have_half_the_noise():
 
 
 def test_after_a_trigger_the_threshold_is_drawn_afresh():
-    """After a trigger, the next answer is distributed as with a newly drawn threshold; the old one is rejected."""
+    """After a trigger, answers are distributed as with a newly drawn threshold; keeping the old one is rejected."""
     seen, kept = np.zeros(2, int), np.zeros(2, int)
     about, rng = SparseVector(threshold=0, level=2, triggers=2, split="1/2"), np.random.default_rng(82)
     for _ in range(2 * RUNS):  # about one run in three triggers

@@ -67,7 +67,7 @@ def test_the_cap_holds_and_settings_that_do_not_follow_are_refused():
 
 
 def test_bytes_are_checked_and_nothing_secret_is_shown():
-    """Altered and foreign bytes are refused, and the repr of a client shows neither the value nor its filter."""
+    """Altered and foreign bytes are refused, and the repr of a client shows neither value nor Bloom filter."""
     client = RapporClient.start(QUIET, "secret page", rng=RNG)
     content = client.to_bytes()
     assert "secret" not in repr(client)

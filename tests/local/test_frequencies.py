@@ -37,7 +37,7 @@ def test_estimates_are_unbiased_with_the_stated_spread(monkeypatch):
 
 
 def test_processed_releases_are_refused():
-    """Frequencies cannot be estimated from a post-processed release, which is refused."""
+    """Estimating frequencies from a post-processed release is refused."""
     vector = sh.MultipleRelease(sh.noise.RandomisedResponse(categories=3), [0, 1])
     with pytest.raises(InputError, match="post-processed"):
         frequencies(vector.release(1).process(sh.dense.clip_negative()))

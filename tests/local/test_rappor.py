@@ -19,7 +19,7 @@ FINE = Rappor(1, 1, keep="0.5", one_if_set="0.8", one_if_not="0.25")
 COARSE = Rappor(1, 1, keep="0.25", one_if_set="0.65", one_if_not="0.4")
 STEP = Degradation(COARSE, FINE)
 PEOPLE = 400_000
-STATES = list(itertools.product((0, 1), repeat=6))  # coarse memo and two reports, then fine memo and reports
+STATES = list(itertools.product((0, 1), repeat=6))  # coarse memo and its reports, then fine memo and its reports
 
 
 def chance(probability, outcome):
@@ -55,7 +55,7 @@ def history(setting, truth, rng):
 
 
 def truths(truth):
-    """Return Bloom filters of one bit for many people, all with this value."""
+    """Return Bloom filters for many people, each with one bit of the given value."""
     return np.full((PEOPLE, 1), bool(truth))
 
 
@@ -152,7 +152,7 @@ def test_wrong_histories_are_seen():
     ],
 )
 def test_settings_that_do_not_follow_name_the_inequality(coarse, named):
-    """If a setting cannot follow another without loss, it is refused, and the error names the violated inequality."""
+    """If a setting cannot follow another without privacy loss, the error names the violated inequality."""
     fine = FINE if coarse.one_if_set != Fraction(3, 10) else Rappor(1, 1, "0.5", "0.6", "0.1")
     with pytest.raises(DeclarationError, match=named):
         Degradation(coarse, fine)
@@ -166,7 +166,7 @@ def test_what_is_no_setting_is_refused(wrong):
 
 
 class Ties:
-    """A generator whose first random words equal the threshold of a coin, and so do not decide the coin."""
+    """A generator whose first random words equal the threshold of a coin, so that they do not decide the coin."""
 
     def __init__(self, limit, rng):
         self._words = [limit]
@@ -176,7 +176,7 @@ class Ties:
 
 
 def test_coins_beyond_their_first_word_are_exact():
-    """If its first 62 random bits do not decide a coin, further bits decide it with the exact probability."""
+    """If the first 62 random bits do not decide a coin, further bits decide it with the exact probability."""
     third, tied = Fraction(2**62, 3), np.zeros(20_000, int)
     shown = flip([Fraction(1, 3)], tied, rng=Ties(int(third), entropy.seeded(5)))
     assert_consistent(binomial_test(int(shown.sum()), tied.size, float(third - int(third))))

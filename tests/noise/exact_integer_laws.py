@@ -13,13 +13,13 @@ DIGITS = 50
 
 
 def poisson_mass(mean: float) -> Weight:
-    """Return the probability function of a Poisson distribution with this mean, in high precision."""
+    """Return the probability function of a Poisson distribution with the given mean, in high precision."""
     m = mpmath.mpf(mean)
     return lambda k: mpmath.exp(k * mpmath.log(m) - m - mpmath.loggamma(k + 1)) if k >= 0 else mpmath.mpf(0)
 
 
 def skellam_mass(mean: float) -> Weight:
-    """Return the probability function of the difference of two independent Poisson numbers with this mean."""
+    """Return the probability function of the difference of two independent Poisson numbers with the given mean."""
     m = mpmath.mpf(mean)
 
     def mass(x: int) -> mpmath.mpf:

@@ -121,7 +121,7 @@ def _of_jumps(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray
 
 
 def prefix_covariance(steps: int) -> NDArray[np.float64]:
-    """Return the noise covariance of prefix sums released with R = (AᵀA)^¼, for level 1/2 and sensitivity 1."""
+    """Return the noise covariance of prefix sums A under R = (AᵀA)^¼ with unit columns, at level 1/2."""
     sums = np.tril(np.ones((steps, steps)))
     values, vectors = np.linalg.eigh(sums.T @ sums)
     root = (vectors * values**0.25) @ vectors.T

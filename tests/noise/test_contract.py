@@ -51,7 +51,7 @@ def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
 
 
 def looks(family: Family, seed: int) -> dict[str, float]:
-    """Return the p-value of each comparison of a family, by name; "order" is 1, or 0 if noise changes its order."""
+    """Return the p-value of each comparison, by name; "order" is 1 if larger noise stays larger, and 0 otherwise."""
     rng = entropy.seeded(seed)
 
     def chain() -> np.ndarray:
@@ -138,7 +138,7 @@ class SignOfZero(DiscreteLaplace):
 
 
 class PrintedBetween(Laplace):
-    """A wrong family: noise at a middle level ignores the coarse noise, as in the misprint of Lemma F.5."""
+    """A wrong family: noise at a middle level ignores the coarse noise, as in the misprint of [ARNP Lemma F.5]."""
 
     def _bridge(self, coarse, fine, levels, *, rng):
         return self._coarsened(fine, levels[2], levels[1], rng=rng)
@@ -206,7 +206,7 @@ def test_supports_of_neighbouring_counts_are_shifts_of_one_another(family: Famil
 
 @pytest.mark.parametrize("family", [*FAMILIES, RandomisedResponse(5)], ids=lambda family: type(family).__name__)
 def test_steps_refuse_levels_out_of_order(family: DenseFamily) -> None:
-    """`refine`, `coarsen` and `between` refuse levels in wrong order; `carry` to the same level changes nothing."""
+    """`refine`, `coarsen` and `between` refuse levels in the wrong order; `carry` to the same level has no effect."""
     z, rng = np.zeros(3, np.int64 if family.integer else np.float64), entropy.seeded(605)
     refused = [lambda level=level: family.refine(z, "0.1", level, rng=rng) for level in ("1/10", "0.05")]
     for level in ("1/10", "0.2"):

@@ -1,4 +1,4 @@
-"""Tests of exact draws, most of which doubles decide; interval arithmetic decides the rest."""
+"""Tests of exact random draws: doubles decide most of them, and interval arithmetic decides the others."""
 
 from __future__ import annotations
 

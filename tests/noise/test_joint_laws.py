@@ -75,7 +75,7 @@ def test_wrong_joint_laws_are_rejected(family, levels):
 
 
 class PrintedBetween(Laplace):
-    """A wrong family: the probabilities of the two increments are exchanged, as in the misprint of Lemma F.5."""
+    """A wrong family: the probabilities of two increments are exchanged, as in the misprint of [ARNP Lemma F.5]."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         c, m, f = (float(x) / self.sensitivity for x in (coarse_level, level, fine_level))
@@ -90,7 +90,7 @@ class PrintedBetween(Laplace):
 
 
 class PrintedBetweenIntegers(DiscreteLaplace):
-    """A wrong integer family: the probabilities of zero increments are exchanged, as in the misprint of Lemma F.5."""
+    """A wrong integer family: two probabilities are exchanged, as in the misprint of [ARNP Lemma F.5]."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         at, distance, moved = np.arange(-130, 131), np.clip(coarse - fine, -40, 40), np.zeros_like(fine)

@@ -1,4 +1,4 @@
-"""Tests that a single move of real noise between levels follows its exact conditional distribution."""
+"""Tests that a single transition of real noise between levels follows its exact conditional distribution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DRAWS = 200_000
 
 
 def test_between_equals_its_limits_when_the_levels_nearly_meet() -> None:
-    """Gaussian noise inserted just above the coarse level is near the coarse noise; no digits are lost."""
+    """Gaussian noise inserted just above the coarse level is near the coarse noise, in spite of cancellation."""
     rng, family = entropy.seeded(24), Gaussian(sensitivity=math.sqrt(20))
     coarse, fine = family.sample(1000, "0.1", rng=rng), np.zeros(1000)
     near = family.between(coarse, "0.1", fine, "0.3", "0.1000000000000000000001", rng=rng)

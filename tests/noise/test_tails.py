@@ -148,7 +148,7 @@ def test_parameters_that_cannot_be_served_are_refused(make, error, word):
 
 
 def test_statements_name_the_guarantee():
-    """The statement of each noise family names its privacy guarantee, and what it lacks."""
+    """The privacy statement of each noise family says what the noise guarantees and what it does not."""
     assert DiscreteLaplace(2).statement("1/2").startswith("0.5-DP (pure differential privacy, exactly, on integers)")
     assert Laplace(2.0).statement("0.1").startswith("0.1-differential privacy (pure)")
     assert "no zCDP" in Skellam().statement("0.01") and "not centred" in Poisson().statement("0.01")

@@ -1,4 +1,4 @@
-"""Tests that periods can be appended in any order, each period only once."""
+"""Tests that periods can be appended in any order, and each period only once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> 
 
 
 def test_what_cannot_be_declared_is_refused() -> None:
-    """A wrong `every=` is refused; with `most_periods`, so are counts that were made elsewhere."""
+    """Wrong values of `every=` are refused, and with `most_periods=`, so are counts instead of a log."""
     for wrong in ({"period": "quarter"}, {"protects": "user-day"}, {"unit": None, "most_periods": 3}):
         with pytest.raises(DeclarationError):
             in_weeks(**wrong)
@@ -181,7 +181,7 @@ def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("most_periods", [None, 2])
 def test_a_released_period_that_was_dropped_is_not_counted_again(most_periods: int | None) -> None:
-    """A dropped period can be appended again only if it has never been released."""
+    """A period that was dropped can be appended again only if it had never been released."""
     log = in_weeks(most_periods=most_periods)
     log.append(of_users(USERS[:9]), period=WEEKS[0])
     log.store.drop("log_2026w10")

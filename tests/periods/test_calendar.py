@@ -17,7 +17,7 @@ FIRST = {"day": lambda _: True, "week": lambda day: day.isoweekday() == 1, "mont
 
 @pytest.mark.parametrize("period", ["day", "week", "month"])
 def test_periods_share_out_all_days(period: str) -> None:
-    """Each day belongs to exactly one period, and the period is found by its name and by each of its days."""
+    """Each day belongs to exactly one period, which can be named by its label or by any of its days."""
     every = sh.Every(period)
     log = Declaration(name="log", unit="user", key="key", max_keys=1, domain=sh.Integers(5), every=every)
     names = [names_of_period(log, day) for day in DAYS]

@@ -34,7 +34,7 @@ def first_periods(history: frozenset[int], most: int | None) -> set[int]:
 def counting(
     most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None, *, dropped: int | None = None
 ) -> dict[str, set[str]]:
-    """Append periods in which every possible history has a unit, and return the units that count in each period.
+    """Append periods with one unit for every possible history; return the units that count in each period.
 
     `gone` is a (unit, period) pair without rows, and `erased` is a unit without rows. `dropped` is a period that is
     dropped before the last period is appended.
@@ -49,7 +49,7 @@ def counting(
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
-    """Check that two logs differ in one unit only, and return the sum of levels of the periods that differ."""
+    """Check that two logs differ only in one unit, and return the summed levels of the periods that differ."""
     differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
@@ -121,7 +121,7 @@ def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 
 def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | None) -> None:
     """Releases of periods at adaptively chosen levels never exceed the budget of the periodic series.
 
-    A release is refused only if it would exceed the budget, or if the two costliest periods would.
+    A release is refused only if the budget, or a bound by the two costliest periods, would be exceeded.
     """
     limit, refused, allowed = Fraction(1), 0, 0
     for seed in range(12):
@@ -154,7 +154,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """For a user, the deltas of periods add up; for a user-week, the largest counts. Too large deltas are refused."""
+    """For a user, deltas of periods add up; for a user-week, the largest delta counts. Large deltas are refused."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),
@@ -204,7 +204,7 @@ def test_a_year_of_weeks_costs_what_is_said() -> None:
     ],
 )
 def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None:
-    """The number of weeks that `progress` states as left to release is exact: one more release is refused."""
+    """`progress` states exactly how many more weeks can be released; one more release is refused."""
     log = in_weeks(periods=52, **declared)
     for week, level in zip(WEEKS[:3], ("0.05", "0.1", "0.1"), strict=True):
         log.append(of_users("ab"), period=week).release("r", level=level)
@@ -220,7 +220,7 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
-    """If a unit counts in at most `most` periods, the ledger's cost is at least that of any `most` periods."""
+    """If a unit counts in at most `most` periods, the ledger's cost covers any `most` of the periods."""
     limits = Limits()
     limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):

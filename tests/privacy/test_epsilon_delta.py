@@ -79,7 +79,7 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
 
 
 def test_skellam_noise_adds_up_by_orders():
-    """One epsilon for Skellam and Gaussian noise together is below the sum of two epsilons at half of delta each."""
+    """The epsilon of Skellam and Gaussian noise together is below the sum of their epsilons at half of delta each."""
     noise = path_cost("none", FIFTIETH, law="skellam", keys=3)
     assert guarantee(noise, 1e-6) == pytest.approx(skellam.epsilon(1e-6, FIFTIETH, 3), rel=1e-9)
     both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)

@@ -19,7 +19,7 @@ from tests.cases import slow
 from tests.privacy import oracle_conversions as oracle
 from tests.privacy.adaptive_adversary import Move, most
 
-# relative error that the adversary's search may have
+# The search for the best adversary may have this relative error.
 ERROR = 7e-4
 SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 LAW = {"gaussian": "gaussian", "coin": "epsilon"}
@@ -88,7 +88,7 @@ def test_no_adversary_gets_beyond_the_pure_filter(steps):
 
 
 def test_best_of_routes_accounting_is_found_out():
-    """Negative control: two adaptive releases within the best bound for (3, 1e-6) have a joint delta of 1.945e-6."""
+    """Negative control: accounting by the best of several bounds at (3, 1e-6) allows a delta of 1.945e-6."""
     first, branches = Move("gaussian", 0.0209), (Move("gaussian", 0.1887), Move("coin", 2.149))
     assert all(passes_every_curve((first, second), 3.0, 1e-6) for second in branches)
 
@@ -101,7 +101,7 @@ def test_best_of_routes_accounting_is_found_out():
 
 
 def test_a_search_finds_out_best_of_routes_accounting():
-    """Negative control: a search finds adaptive releases that exceed delta but pass the best of all bounds."""
+    """Negative control: a search finds adaptive releases that pass the best of several bounds but exceed delta."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         if not made:
@@ -119,7 +119,7 @@ def test_a_search_finds_out_best_of_routes_accounting():
 
 
 def test_the_filter_refuses_the_step_that_would_break_it():
-    """After the first release of the counterexample to best-of-bounds accounting, no filter allows both branches."""
+    """No filter allows the adaptive releases that exceed delta under accounting by the best of several bounds."""
     first, gauss, coin = Fraction("0.0209"), Fraction("0.1887"), Fraction("2.149")
     exact = filter_on("gaussian", Fraction(3), Fraction("1e-6"))
     assert exact.fits(exact.limit, "gaussian", first)
@@ -211,7 +211,7 @@ def test_a_coin_costs_its_divergence(order, epsilon):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.5", "1e-5"), ("3", "7.5e-7"), ("0.01", "1e-10")])
 def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
-    """The limits of the Gaussian and the Rényi filter agree with mpmath to 11 digits and are never above it."""
+    """The limits of the Gaussian and Rényi filters are never above those of mpmath, and agree to 11 digits."""
     goal = Fraction(epsilon), Fraction(delta)
     with mp.workdps(60):
         within = filter_on("gaussian", *goal)

@@ -47,7 +47,7 @@ def test_the_bound_is_the_smaller_of_the_two(alpha: int, mean: str, keys: int) -
 
 @pytest.mark.parametrize("variance", [1e-5, 0.3, 1.0, 1.5, 10.0, 300.0, 999.9, 1000.0, 1e4, 1e8])
 def test_the_ratio_of_bessel_functions_is_exact(variance: float) -> None:
-    """The computed logarithm of the Bessel ratio I0/I1 is accurate to 1e-12 for every size of the variance."""
+    """The computed logarithm of the Bessel ratio I0/I1 is accurate to 1e-12 for small and large variances."""
     with mp.workdps(40):
         exact = mp.log(mp.besseli(0, variance) / mp.besseli(1, variance))
         assert oracle.apart(skellam._log_bessel_ratio(variance), exact) < 1e-12
@@ -69,7 +69,7 @@ def test_the_best_order(mean: Fraction, keys: int) -> None:
             log_target = mp.log(mpf(target))
             exact = best(lambda a, d, goal=log_target: d + mp.log1p(-mpf(1) / a) - (goal + mp.log(a)) / (a - 1))
             at = epsilon(target, level, keys)
-            # Never above the best of these orders, and equal if the chosen order is one of them.
+            # The chosen order is at least as good as the listed orders, and equal to the best if it is listed.
             assert at <= max(exact, 0) * (1 + mpf(10) ** -9)
             if at > 0 and target >= 1e-60 and mean < 5000:
                 assert oracle.apart(at, exact) < 1e-9

@@ -117,7 +117,7 @@ def test_it_shows_costs_releases_and_errors(store, page):
 
 
 def test_nothing_on_it_runs_or_asks(page):
-    """HTML markup in keys appears as text, and the report runs no scripts and fetches nothing."""
+    """HTML markup in keys appears as text, and the report runs no scripts and requests no addresses."""
     read = Page(page)
     assert read.tags <= TAGS
     assert not [name for _, name, _ in read.attributes if name.startswith("on") or name == "style"]

@@ -35,7 +35,7 @@ DAYS = [
 def random_days(
     seed: int, *, users: int = 30, keys: int = 12, days: int = 4, rows: int = 60
 ) -> list[list[tuple[str, int]]]:
-    """Return days of random (user, key) pairs in which the same users and keys occur again."""
+    """Return days of random (user, key) pairs, in which users and keys of earlier days occur again."""
     rng = seeded(seed)
     return [
         [
@@ -76,7 +76,7 @@ def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step() -> None:
 
 @pytest.mark.parametrize(("max_keys", "keys", "steps"), [(1, 2, 3), (2, 3, 2)])
 def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int, steps: int) -> None:
-    """No history of a unit changes running counts by more than the sensitivity, and one comes within 5 % of it."""
+    """No history of a unit changes running counts by more than the sensitivity, and one history comes within 5 %."""
     others = random_days(5, users=5, keys=keys, days=steps, rows=6)
     inverse = np.linalg.inv(max_keys * _covariance(steps))
     without = counts(started(others, max_keys=max_keys, steps=steps), steps)
@@ -146,7 +146,7 @@ def test_of_many_appenders_at_once_one_appends_and_says_so(stored: sh.RunningSer
 
 
 def test_finish_erases_the_pairs_and_refuses_further_steps(stored: sh.RunningSeries, tmp_path: Path) -> None:
-    """After `finish`, no file contains a unit or its digest. Steps are refused, but releases are possible."""
+    """After `finish`, no file contains a unit or its digest. Further steps are refused, but releases are not."""
 
     def holds(text: bytes) -> bool:
         return any(text in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

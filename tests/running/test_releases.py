@@ -27,7 +27,7 @@ from sparsehist.release.steps import StepFiles
 from tests.running.logs import frame, started
 from tests.stats import assert_consistent, assert_detected, ks_test, two_sample_outcomes, two_sample_vectors
 
-# With 8,000 cells of each kind, a relative error of 9 % in the rate of a common pattern is detected.
+# With 8,000 cells of each kind, a relative error of 9 % in a common publication pattern is detected.
 CELLS = 8_000
 HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])
 KINDS = np.repeat(np.arange(5), CELLS)
@@ -55,7 +55,7 @@ def days() -> list[pl.DataFrame]:
 
 
 def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Release through a store; return, by (release, cell), what is published and the noisy counts (or 0)."""
+    """Release through a store; return, by (release, cell), whether a cell is published and its noisy count or 0."""
     series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
     published, values = (np.zeros((len(ROUNDS), len(COUNTS)), dtype) for dtype in (bool, float))
     log, appended = days(), 0
@@ -73,7 +73,7 @@ def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dense(seed: int, *, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return arrays as those of `released`, drawn by the dense mechanism, which adds noise to every cell."""
+    """Draw releases by the dense mechanism, which adds noise to every cell; return arrays as `released` does."""
     points = list(dict.fromkeys((step - 1, Fraction(level)) for _, step, level, _ in ROUNDS))
     steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
     covariance = _covariance(5)[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels))
@@ -152,7 +152,7 @@ DAYS = [
 
 
 def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
-    """Later steps and releases never change a release, and the name of a release is refused for another request."""
+    """Later steps and releases never change a release, and its name is refused for a release at another step."""
     series = started(DAYS[:2])
     first = series.release("first", step=1, level="0.1")
     series.append(frame(DAYS[2]), step=3)
@@ -186,7 +186,7 @@ def test_all_steps_together_cost_the_finest_level_once() -> None:
 
 
 def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
-    """The root mean square error over all steps is less than 5 % above the bound that holds for every mechanism."""
+    """The root mean square error over all steps is less than 5 % above a lower bound for every mechanism."""
     for steps, bound in ((7, 1.404), (30, 1.811), (365, 2.583)):
         ratio = float(np.sqrt(np.diag(_covariance(steps)).mean()))
         assert bound < ratio < 1.05 * bound
@@ -203,7 +203,7 @@ def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
     late = both.filter(pl.col("key").is_in(false_keys))
     assert late.height == len(false_keys) > 3000
     noise, later = late.select(pl.col("noisy_count"), pl.col("noisy_count_2") - 20).to_numpy().T
-    covariance = _covariance(5)[:2, :2]  # the covariance of noise at level 0.5
+    covariance = _covariance(5)[:2, :2]  # the covariance of the noise at level 0.5
     slope = covariance[0, 1] / covariance[0, 0]
     residual = math.sqrt(covariance[1, 1] - slope * covariance[0, 1])
     assert_consistent(ks_test((later - slope * noise) / residual, norm.cdf))
@@ -212,7 +212,7 @@ def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
 
 
 def test_delta_of_open_domains_is_spent_over_all_steps() -> None:
-    """In a running series over an open domain, a key is published only from the step at which it has units on.
+    """In a running series over an open domain, a key is published only from the first step at which it has units.
 
     Releases at all steps together use no more than the declared delta.
     """

@@ -50,7 +50,7 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """A stand-in for a random generator: draws are rows of coefficients of independent standard normal numbers."""
+    """A stand-in for a random generator whose draws are coefficients of independent standard normal numbers."""
 
     def __init__(self, draws):
         self.draws, self.drawn = draws, 0

@@ -1,4 +1,4 @@
-"""Invalid workloads, invalid strategies and strategies that do not fit a workload are refused before any draw."""
+"""Tests that invalid workloads and strategies are refused, and strategies that do not fit the workload."""
 
 from __future__ import annotations
 

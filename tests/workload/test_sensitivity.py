@@ -95,7 +95,7 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
             if gain > 0 or rng.random() < math.exp(gain / temperature):
                 chosen[place], move = new, other
         reached = -1.0
-        while norm(move) > reached * (1 + 1e-12):  # move to the cells that match the signs, or the sums, best
+        while norm(move) > reached * (1 + 1e-12):  # move to the columns that agree best with the sum or its signs
             reached = float(norm(move))
             gain = R.T @ (np.sign(move) if l1 else move)
             chosen = np.argsort(-gain)[:keys]
@@ -104,7 +104,7 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
     return best
 
 
-# The number is an upper bound on stated L2 sensitivity / largest L2 change that the search finds.
+# The number bounds the ratio of the stated L2 sensitivity to the largest L2 change that the search finds.
 # If the number is at most 1.05, a stated sensitivity that is 5 % too small is detected.
 LARGE: list[tuple[Workload, str, float]] = [
     (Prefix(256), "spectral", 1.02),

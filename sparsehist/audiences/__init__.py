@@ -1,4 +1,4 @@
-"""Releases of a vector to readers with different levels, also by distance in a public graph."""
+"""Release a vector to readers with different levels, which may depend on distances in a public graph."""
 
 from sparsehist.audiences.graph import Graph, distances, read_graph
 from sparsehist.audiences.network import Network, View

@@ -17,25 +17,25 @@ class Graph:
     """An undirected, public graph.
 
     Attributes:
-        people: Nodes with their numbers 0 … n-1: ascending if they are integers of an array, else in order of
-            occurrence.
-        edges: Sparse matrix with an entry for each edge, in both or one direction; shape (n, n).
+        people: Number of each node, from 0 to n - 1. Nodes of an integer array are numbered in ascending order, other
+            nodes in order of occurrence.
+        edges: Sparse matrix with an entry for each edge, in one or both directions; shape (n, n).
     """
 
     people: dict[Any, int]
     edges: Any = field(repr=False)
 
     def hops(self, sources: Iterable[Hashable]) -> IntArray:
-        """Count the hops from each node to the nearest source; -1 if it cannot be reached; shape (n,).
+        """Return the number of hops from each node to the nearest source, -1 for unreachable nodes; shape (n,).
 
         Raises:
-            InputError: If there is no source, or one is not in the graph.
+            InputError: If there is no source, or a source is not in the graph.
         """
         from scipy.sparse import csgraph
 
         given = list(sources)
         if not given:
-            raise InputError("a coalition has at least one reader")
+            raise InputError("a coalition must have at least one reader")
         unknown = [person for person in given if person not in self.people]
         if unknown:
             which = shown(given[0]) if len(given) == 1 else "for one of those named"
@@ -46,7 +46,7 @@ class Graph:
 
 
 def distances(graph: Any, owner: Hashable) -> dict[Any, int]:
-    """Return the number of hops from the owner to every reachable node; 0 for the owner.
+    """Return the number of hops from the owner to each reachable node, including 0 for the owner.
 
     Args:
         graph: Public and undirected: {node: its neighbours}, pairs of nodes, an array of shape (m, 2), a frame whose
@@ -54,7 +54,7 @@ def distances(graph: Any, owner: Hashable) -> dict[Any, int]:
         owner: A node of the graph.
 
     Raises:
-        DataError: If the graph is in none of these forms, or directed.
+        DataError: If the graph has none of these forms, or is directed.
         InputError: If the owner is not in the graph.
 
     Example:
@@ -96,12 +96,12 @@ def read_graph(graph: Any) -> Graph:
 
 
 def _numbered(nodes: Iterable[Hashable], pairs: Iterable[Any]) -> tuple[dict[Any, int], IntArray]:
-    """Number nodes of any type, including those that only occur in pairs; return also the numbers of all pairs."""
+    """Number nodes of any type, including those that only pairs contain; return also the numbers of all pairs."""
     people: dict[Any, int] = {}
     try:
         for node in nodes:
             people.setdefault(node, len(people))
         ends = [people.setdefault(node, len(people)) for one, other in pairs for node in (one, other)]
     except (TypeError, ValueError):
-        raise DataError("a graph is a mapping to neighbours, pairs of nodes, a frame or a networkx graph") from None
+        raise DataError("a graph must be a mapping, pairs of nodes, a frame or a networkx graph") from None
     return people, np.array(ends, np.int64)

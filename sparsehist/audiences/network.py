@@ -1,4 +1,4 @@
-"""Network of owners: each owner shows a value to the others, at a level that decreases with distance."""
+"""Networks in which people show noisy values to each other, at levels that decrease with distance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparsehist.typing import ArrayLike
 
 
 class View(Mapping[Any, Any]):
-    """Noisy values of all owners who are near enough to a reader; only the readers of this view may see them."""
+    """The noisy values, by owner, that a reader or a coalition of readers may see. Nobody else may see them."""
 
     def __init__(self, rows: Mapping[Any, tuple[Any, int]], levels: Mapping[int, Fraction]) -> None:
         self._rows, self._levels = rows, levels
@@ -32,9 +32,9 @@ class View(Mapping[Any, Any]):
         return len(self._rows)
 
     def level(self, person: Any) -> Fraction:
-        """Return the level at which the readers see the value of a person."""
+        """Return the level at which the value of a person appears in this view."""
         if not isinstance(person, Hashable) or person not in self._rows:
-            raise InputError(f"the view does not contain a value of {shown(person)}")
+            raise InputError(f"the view contains no value of the person {shown(person)}")
         return self._levels[self._rows[person][1]]
 
     def __repr__(self) -> str:
@@ -43,12 +43,11 @@ class View(Mapping[Any, Any]):
 
 
 class Network:
-    """Everybody in a public graph owns a value and reads the values of others.
+    """A network: each person in a public graph owns a value and reads noisy values of others.
 
-    One `MultipleRelease` serves the network, with one release per distance, the same for all readers at that
-    distance. Together, readers know about an owner only what the nearest reader knows.
-    As for `MultipleRelease`, only one
-    copy may draw after `to_bytes`.
+    A `MultipleRelease` of all values has one release for each distance, and all readers at this distance see the same
+    noisy value. Several readers together know no more about an owner than the nearest of them. After `to_bytes`, only
+    one copy of a network may draw noise.
 
     Args:
         values: {person: value}, or an array in the order of `read_graph(graph).people`. Secret.
@@ -58,7 +57,7 @@ class Network:
             see nothing. By default 1/distance.
 
     Raises:
-        DataError: If values and nodes do not match, or values do not fit the family.
+        DataError: If values and nodes do not match, or if the family does not allow the values.
         DeclarationError: If the levels are wrong.
 
     Example:
@@ -89,28 +88,28 @@ class Network:
         self._vector, self._graph = vector, graph
         self._levels = None if levels is None else _read_levels(levels)
         if len(vector) != len(graph.people):
-            raise DataError("the number of nodes of the graph differs from the number of values of the network")
+            raise DataError("the graph must have as many nodes as the network has values")
 
     def to_bytes(self) -> bytes:
-        """Return values and noise as bytes; graph and levels are public, and must be passed to `from_bytes`."""
+        """Return values and noise as secret bytes, without the public graph and levels, which `from_bytes` needs."""
         return self._vector.to_bytes()
 
     @classmethod
     def from_bytes(cls, content: bytes, graph: Any, levels: Mapping[int, Level] | None = None) -> Network:
-        """Restore the result of `to_bytes`, with the same graph (nodes in the same order) and levels."""
+        """Restore a network from `to_bytes`. Pass the same levels and graph, with nodes in the same order."""
         made = cls.__new__(cls)
         made._begin(MultipleRelease.from_bytes(content), read_graph(graph), levels)  # noqa: SLF001 - its own
         return made
 
     def view(self, reader: Hashable) -> View:
-        """Return what one reader sees, the same every time; InputError if the reader is not in the graph."""
+        """Return what a reader sees, the same in every call. Raise InputError if the reader is not in the graph."""
         return self.coalition([reader])
 
     def coalition(self, readers: Iterable[Hashable]) -> View:
-        """Return what these readers know together: of each other person, the view of the nearest reader.
+        """Return what readers know together: for each owner, the value that the nearest of these readers sees.
 
         Raises:
-            InputError: If there are no readers, or one is not in the graph.
+            InputError: If there are no readers, or a reader is not in the graph.
         """
         hops = self._graph.hops(readers)
         levels = self._levels or {far: Fraction(1, far) for far in range(1, int(hops.max()) + 1)}
@@ -120,7 +119,7 @@ class Network:
         return View({person: (values[far][i], far) for (person, i), far in near if far in used}, used)
 
     def seal(self) -> None:
-        """Erase the values; views remain the same."""
+        """Erase the true values. Every view can still be read, and does not change."""
         self._vector.seal()
 
     def __repr__(self) -> str:
@@ -132,5 +131,5 @@ def _read_levels(levels: Mapping[int, Level]) -> dict[int, Fraction]:
         raise DeclarationError("the keys of levels must be distances, whole numbers >= 1, such as {1: 1, 2: '1/2'}")
     read = {far: as_level(levels[far]) for far in sorted(levels)}
     if list(read.values()) != sorted(read.values(), reverse=True):
-        raise DeclarationError("levels must not become finer with distance")
+        raise DeclarationError("levels must not increase with distance")
     return read

@@ -1,4 +1,4 @@
-"""Readers with different levels on one noise path: a coalition knows only what its finest member knows.
+"""Readers with different levels on one noise path. A coalition knows no more than its member with the finest level.
 
 Source: [KHP section 4.4], [ARNP section 2]. Papers: [KHP eq. 43, section 4.3, Figures 5 to 7].
 """
@@ -18,14 +18,14 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 
 @dataclass(frozen=True)
 class Coalition:
-    """What readers know together; everything is public.
+    """What a coalition of readers knows together. All fields are public.
 
     Attributes:
         readers: The members.
-        level: The finest level of a member; it bounds the cost of all their views.
-        std: Standard deviation of the best estimate from all views: the finest view.
-        sum_of_levels: Cost of the same views with independent noise.
-        std_if_independent: Standard deviation of the best estimate from views with independent noise.
+        level: The finest level of a member, which bounds the cost of all their releases together.
+        std: Standard deviation of the best estimate from all these releases, which is the finest release.
+        sum_of_levels: Cost of the releases if they had independent noise.
+        std_if_independent: Standard deviation of the best estimate if the releases had independent noise.
     """
 
     readers: tuple[Any, ...]
@@ -40,7 +40,7 @@ class Audiences:
 
     Args:
         vector: A `sparsehist.MultipleRelease`.
-        levels: Level by reader, such as `by_distance(distances(graph, owner))`, or clearances.
+        levels: Level of each reader, for example `by_distance(distances(graph, owner))`.
 
     Raises:
         CapExceededError: If a level is above the cap of the vector.
@@ -63,32 +63,32 @@ class Audiences:
 
     @property
     def levels(self) -> dict[Any, Fraction]:
-        """A copy of the levels by reader."""
+        """The level of each reader, as a copy."""
         return dict(self._levels)
 
     def admit(self, reader: Hashable, level: Level) -> None:
         """Admit a reader, or give an admitted reader a finer level.
 
-        LevelOrderError if the reader has a finer level, which cannot be withdrawn; CapExceededError above the cap.
+        Raise LevelOrderError if the reader already has a finer level, and CapExceededError above the cap.
         """
         new, cap = as_level(level), self._vector.cap
         if cap is not None and new > cap:
-            raise CapExceededError(f"the level is above the cap {level_text(cap)}; the reader was not admitted")
+            raise CapExceededError(f"the reader was not admitted: the level is above the cap {level_text(cap)}")
         held = self._levels.get(reader)
         if held is not None and new < held:
-            raise LevelOrderError(f"a level of {level_text(held)} cannot be lowered: readers keep what they read")
+            raise LevelOrderError(f"the level of an admitted reader cannot be lowered; it is {level_text(held)}")
         self._levels[reader] = new
 
     def read(self, reader: Hashable) -> DenseRelease:
-        """Return the release at the reader's level, the same every time; InputError for an unknown reader."""
+        """Return the release at a reader's level, the same in every call. Raise InputError for an unknown reader."""
         release: DenseRelease = self._vector.release(self._level(reader))
         return release
 
     def coalition(self, readers: Iterable[Hashable]) -> Coalition:
-        """Describe what readers know together; nothing is drawn. InputError if there are none, or one is unknown."""
+        """Describe what readers know together, without drawing noise. Raise InputError for unknown or no readers."""
         members = tuple(dict.fromkeys(readers))
         if not members:
-            raise InputError("a coalition has at least one reader")
+            raise InputError("a coalition must have at least one reader")
         levels = read_each("readers", members, self._level, "somebody who was admitted")
         finest, family = max(levels), self._vector.family
         precision = math.fsum(family.std(level) ** -2 for level in levels)
@@ -99,12 +99,12 @@ class Audiences:
 
     def _level(self, reader: Hashable) -> Fraction:
         if reader not in self._levels:
-            raise InputError(f"there is no reader {shown(reader)}; admit them at a level first")
+            raise InputError(f"the reader must first be admitted at a level: there is no reader {shown(reader)}")
         return self._levels[reader]
 
 
 def by_distance(distances: Mapping[Any, int], nearest: Level = 1) -> dict[Any, Fraction]:
-    """Return the level `nearest` / distance for everybody at distance 1 or more; the owner needs no release.
+    """Return the level `nearest` / distance for each person at a distance of at least 1, so not for the owner.
 
     Example:
         >>> by_distance({"owner": 0, "friend": 1, "stranger": 3})

@@ -1,7 +1,7 @@
 """Interactive queries: the sparse vector technique and private multiplicative weights.
 
-Needs numpy and scipy only, and touches no files. A step returns its answer and the new state. Save the new state
-before you send the answer, and never reuse an old state: two uses of a state spend more than the level.
+This package needs only numpy and scipy, and uses no files. `ask` returns an answer and the next state. Save the next
+state before you send the answer, and never use an old state again: using a state twice costs more than the level.
 """
 
 from sparsehist.interactive.multiplicative_weights import MultiplicativeWeights, Weighing, WeightedAnswer

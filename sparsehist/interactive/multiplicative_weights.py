@@ -1,7 +1,7 @@
-"""Private multiplicative weights: adaptive counting queries over the cells of a closed domain.
+"""Private multiplicative weights: answer adaptive counting queries over the cells of a closed domain.
 
-A public hypothesis answers a query if its answer is accurate enough; a sparse vector checks this. Otherwise the query
-is measured with noise, and the hypothesis is updated: at most k times, for any number of queries.
+A public hypothesis about all counts answers a query, if a sparse vector finds this answer accurate enough. Otherwise
+the query is measured with noise, and the hypothesis is updated. There are at most k updates for all queries together.
 
 Source: Hardt and Rothblum 2010; [Interactive section 3], whose threshold has no noise and is replaced by a sparse
 vector. Our own: with step eta = 8 alpha, an update by a query with an error of 2 alpha lowers the relative entropy by
@@ -27,21 +27,21 @@ from sparsehist.privacy.levels import Level, as_level, at_least_zero, root, roun
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 MOST_CELLS = 10**7
-# Share of the uniform hypothesis when a release gives the first one: updates multiply, so no cell may be 0.
+# Share of uniform weights in a first hypothesis from a release: updates multiply, so a cell of 0 would stay 0.
 _UNIFORM = 1 / 16
-# Share of an update's cost that is spent on comparisons; the rest is spent on the answer.
+# Share of comparisons in the epsilon of an update. The rest is for the answer that is measured.
 _WATCH = Fraction(4, 5)
 
 
 @dataclass(frozen=True)
 class WeightedAnswer:
-    """The answer to one query; everything is public.
+    """The answer to one query. All fields are public.
 
     Attributes:
         value: The answer, in counts.
-        error: Bound on the error, in counts; it fails with a probability of at most `Weighing.failure`.
-        fresh: Whether it was measured, so that the hypothesis was updated.
-        updates_left: Number of fresh answers that are left.
+        error: Bound on the error, in counts; it is exceeded with a probability of at most `Weighing.failure`.
+        fresh: Whether the answer was measured, and the hypothesis updated.
+        updates_left: Number of answers that can still be measured.
     """
 
     value: float
@@ -52,15 +52,15 @@ class WeightedAnswer:
 
 @dataclass(frozen=True)
 class Weighing:
-    """The public parameters of a session; `start` returns its first state.
+    """The public parameters of a session of queries. `start` returns the first state of the session.
 
     Args:
         cells: Size of the domain; from 2 to 10**7.
-        mass: Sum of all counts, public or released before; None if it is still to be measured.
+        mass: Sum of all counts, public or already released; None if it is not yet measured.
         level: Cost of the whole session.
-        accuracy: Largest error to be reached, as a share of the mass: 4 alpha.
-        sensitivity: Largest change of a query by one unit: max_keys.
-        most_updates: k; by default as many as alpha can need.
+        accuracy: Bound on the error of answers, as a share of the mass. It equals 4 alpha.
+        sensitivity: Largest change of a true answer by one unit: max_keys.
+        most_updates: Largest number of updates, k; by default as many as alpha can require.
         started: Whether the first hypothesis is made from a release instead of uniform.
         currency: Unit of the level: "epsilon" (pure DP) or "rho" (zCDP).
         measured: Whether the mass is measured, at the level of the comparisons until one update.
@@ -108,12 +108,12 @@ class Weighing:
 
     @property
     def error(self) -> float:
-        """The bound on errors: 4 alpha N, in counts."""
+        """Bound on the error of answers, in counts: 4 alpha times the mass."""
         return 4 * float(self.alpha) * present(self.mass)
 
     @property
     def updates(self) -> int:
-        """k, the largest number of queries that are measured."""
+        """Largest number of queries that are measured, called k."""
         if self.most_updates is not None:
             return self.most_updates
         least_share = self.cells / (_UNIFORM if self.started else 1.0)
@@ -121,16 +121,16 @@ class Weighing:
 
     @property
     def levels(self) -> tuple[Fraction, Fraction]:
-        """(eps_T, eps_A): epsilon of all comparisons up to one update, and of the answer measured in that update."""
+        """Pair (eps_T, eps_A): epsilon of all comparisons before an update, and of the answer measured for it."""
         return self._each * _WATCH, self._each * (1 - _WATCH)
 
     @cached_property
     def _each(self) -> Fraction:
-        """The epsilon of one update: the largest for which all updates together cost at most the level."""
+        """Epsilon of one update and its comparisons: the largest with which the session costs at most its level."""
         level = as_level(self.level)
         if self.currency == PURE:
             return level / (self.updates + (_WATCH if self.measured else 0))
-        low = high = float(level) / (self.updates + 1)  # rho <= epsilon here, so rho is a lower limit of the search
+        low = high = float(level) / (self.updates + 1)  # the cost at this epsilon is at most the level
         while self._rho(Fraction(high)) <= level:
             high *= 2
         found = rounded_down(Fraction(root(lambda each: float(self._rho(Fraction(each)) - level), low, high)))
@@ -149,24 +149,24 @@ class Weighing:
 
     @property
     def rho(self) -> float:
-        """The cost of the session in zCDP: k (eps_T tanh(eps_T/2) + eps_A tanh(eps_A/2)), plus the mass."""
+        """The cost of the session in zCDP: rho = epsilon * tanh(epsilon / 2), summed over the parts of `epsilon`."""
         return float(self._rho(self._each))
 
     @property
     def threshold(self) -> int:
-        """The threshold of comparisons: 3 alpha N, rounded up."""
+        """Threshold of the comparisons, in counts: 3 alpha times the mass, rounded up."""
         return math.ceil(3 * self.alpha * present(self.mass))
 
     def noise(self, scale: int) -> DiscreteLaplace:
-        """Return noise with scale `scale * sensitivity / level`, in counts."""
+        """Return the noise family with the scale `scale * sensitivity / level`, in counts, at each level."""
         return DiscreteLaplace(sensitivity=scale * self.sensitivity)
 
     def start(self, counts: ArrayLike, release: ArrayLike | None = None, *, rng: Generator) -> MultiplicativeWeights:
-        """Begin a session, which spends the level.
+        """Start a session. This costs the level of the whole session.
 
         Args:
             counts: True counts of all cells, whole numbers; shape (cells,). Secret.
-            release: Noisy counts of all cells, already public, if `started`; shape (cells,).
+            release: Public noisy counts of all cells, required if `started`; shape (cells,).
             rng: Randomness; from `sparsehist.entropy` outside tests.
 
         Raises:
@@ -174,21 +174,21 @@ class Weighing:
             DeclarationError: If the mass is unknown, or a release is given although not `started`.
         """
         if self.mass is None or self.started != (release is not None):
-            raise DeclarationError("a session needs its mass, and a release to start from only if started=True")
+            raise DeclarationError("start() needs a known mass, and a release if and only if started=True")
         first, given = first_guess(self, release), np.asarray(counts)
         if given.shape != (self.cells,) or given.dtype.kind not in "iuf":
-            raise DataError(f"counts are numbers, one per cell: {self.cells}")
-        true = given.astype(np.float64)  # every sum is exact
+            raise DataError(f"counts must be numbers, one for each cell; the number of cells is {self.cells}")
+        true = given.astype(np.float64)  # sums of doubles are exact here, below 2**40
         if not (true.min() >= 0 and bool((true == np.rint(true)).all()) and true.sum() < 2.0**40):
-            raise DataError("counts are whole numbers of at least 0, below 2**40 in all")
+            raise DataError("counts must be whole numbers from 0, with a sum below 2**40")
         state = MultiplicativeWeights(self, true, first, np.zeros(self.cells), self.updates, 0.0)
         return replace(state, threshold_noise=state._noise(2, 0, rng=rng))  # noqa: SLF001 - the state's maker
 
     def failure(self, queries: int) -> float:
-        """Bound the probability that, of this number of answers, any has an error above `error`.
+        """Bound the probability that at least one of so many answers has an error above the attribute `error`.
 
-        The bound holds while updates are left, for the declared mass. Each of the two integer noises
-        differs from a coupled Laplace variable by at most one count, so two counts of the error are set aside.
+        The bound holds while updates are left, if the declared mass is correct. A comparison has two integer noises.
+        Each is within one count of a Laplace variable coupled to it, so the bound reserves two counts for rounding.
         """
         watch, answer = map(float, self.levels)
         wide, narrow, fresh = 4 * self.sensitivity / watch, 2 * self.sensitivity / watch, self.sensitivity / answer
@@ -201,13 +201,13 @@ class Weighing:
 
 
 def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArray:
-    """Make the first hypothesis, as shares: uniform, or 15/16 of public noisy counts and 1/16 of uniform."""
+    """Return the first hypothesis, as shares: uniform, or a mixture of 15/16 of a public release and 1/16 uniform."""
     uniform = np.full(session.cells, 1.0 / session.cells)
     if release is None:
         return uniform
     noisy = np.asarray(release, np.float64)
     if noisy.shape != uniform.shape or not bool(np.isfinite(noisy).all()) or not noisy.max() > 0:
-        raise DataError(f"the release to start from needs one finite number per cell, {session.cells}, some above 0")
+        raise DataError(f"the release must have a finite number for each cell, some above 0; cells={session.cells}")
     positive = np.maximum(noisy, 0.0)
     return np.asarray(_UNIFORM * uniform + (1 - _UNIFORM) * positive / positive.sum())
 
@@ -215,37 +215,37 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
 def verdict(
     guess: float, truth: float, threshold: float, noise: Callable[[], float]
 ) -> Literal["high", "low"] | None:
-    """Decide whether a guess is too high or too low, by noisy integers; None if it is accurate enough."""
+    """Compare a guess with the truth plus noise. Return None if the guess is accurate enough."""
     if guess >= threshold + truth - noise():
         return "high"
     return "low" if guess <= truth + noise() - threshold else None
 
 
 def pull(query: FloatArray, *, high: bool) -> FloatArray:
-    """Return the cells that an update makes smaller: those of the query, or of its complement; shape (cells,)."""
+    """Return 1 for the cells that an update decreases: those in the query if the guess is high, else the others."""
     return query if high else 1.0 - query
 
 
 def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
-    """Compute the hypothesis after all updates: normalised y_i e^(-step r_i), with r the sum of pulls; (cells,)."""
+    """Return the hypothesis after all updates: y e^(-step r), normalised, with y = `first` and r = `pulls`."""
     moved = first * np.exp((pulls - pulls.min()) * -step)
     return np.asarray(moved / moved.sum())
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MultiplicativeWeights:
-    """A session of queries over all cells, made by `Weighing.start`. It contains true counts, so it is secret.
+    """The state of a session of queries, made by `Weighing.start`. It contains true counts, so it is secret.
 
-    The session costs its level, whatever is asked. No ledger records that cost; `Series.interactive` opens
-    sessions that the ledger records. Each answer comes with the next state: save that first, then send the answer. If
-    two copies of a state are used, the cost is more than the level.
+    The session costs its level, whatever is asked. No ledger records this cost; the ledger records only sessions from
+    `Series.interactive`. `ask` returns the next state and an answer: save the state first, then send the answer.
+    Using the same state twice costs more than the level.
 
     Attributes:
         parameters: As declared; public.
         counts: True counts; shape (cells,). Secret.
         first: The first hypothesis, as shares; shape (cells,).
         pulls: Sum of the pulls of all updates; shape (cells,).
-        updates_left: Number of fresh answers that are left.
+        updates_left: Number of answers that can still be measured.
         threshold_noise: In counts. Secret.
 
     Example:
@@ -265,7 +265,7 @@ class MultiplicativeWeights:
     threshold_noise: float
 
     def ask(self, predicate: ArrayLike, *, rng: Generator) -> tuple[MultiplicativeWeights, WeightedAnswer]:
-        """Answer the sum of the counts of the cells where a predicate holds; return the next state and the answer.
+        """Estimate the sum of all counts of cells where a predicate is true; return the next state and the answer.
 
         Args:
             predicate: A bool for each cell; shape (cells,). Public.
@@ -277,7 +277,7 @@ class MultiplicativeWeights:
         """
         about, asked = self.parameters, np.asarray(predicate)
         if asked.shape != (about.cells,) or asked.dtype != np.bool_:
-            raise DataError(f"a query is a predicate, one bool per cell: {about.cells}")
+            raise DataError(f"a predicate must have one bool for each cell; the number of cells is {about.cells}")
         if not self.updates_left:
             raise BudgetExceededError(f"all {about.updates} updates are used up; the hypothesis can still be read")
         query = asked.astype(np.float64)
@@ -292,7 +292,7 @@ class MultiplicativeWeights:
 
     @property
     def hypothesis(self) -> FloatArray:
-        """The current estimate of all cells, in counts; shape (cells,). Public."""
+        """The current estimates of the counts of all cells; shape (cells,). Public."""
         return self._shares * present(self.parameters.mass)
 
     @cached_property
@@ -300,7 +300,7 @@ class MultiplicativeWeights:
         return updated(self.first, self.pulls, 8 * float(self.parameters.alpha))
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes; secret."""
+        """Return the state as bytes, which are secret."""
         about = asdict(self.parameters)
         exact = {name: str(Fraction(str(about[name]))) for name in ("level", "accuracy")}
         header = {"parameters": about | exact, "state": [self.updates_left, self.threshold_noise]}
@@ -308,7 +308,7 @@ class MultiplicativeWeights:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> MultiplicativeWeights:
-        """Read the result of `to_bytes`; InputError for other bytes, StoreDamagedError if they were altered."""
+        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for others."""
         header, (counts, first, pulls) = unpack("MultiplicativeWeights", content)
         return cls(Weighing(**header["parameters"]), counts, first, pulls, *header["state"])
 
@@ -316,6 +316,6 @@ class MultiplicativeWeights:
         return f"MultiplicativeWeights({self.parameters}, updates_left={self.updates_left})"
 
     def _noise(self, scale: int, which: int, *, rng: Generator) -> float:
-        """Draw noise, in counts, at the level of comparisons (`which` 0) or of answers; see `Weighing.noise`."""
+        """Draw noise, in counts, at the level of comparisons if `which` is 0, or of measured answers if it is 1."""
         about = self.parameters
         return float(about.noise(scale).sample(1, about.levels[which], rng=rng)[0])

@@ -1,8 +1,8 @@
-"""The sparse vector technique on integers: decide which counts reach a threshold; only those cost privacy.
+"""The sparse vector technique on integers: report which counts reach a threshold. Only these reports cost privacy.
 
-The threshold has noise of scale sensitivity / eps_1, drawn again after each trigger. Each query has noise of scale 2
-* sensitivity / eps_2, or sensitivity / eps_2 if queries are monotone. "Above" means at least. Without noise on the
-threshold, twelve answers would cost 3.0 instead of the promised 1.
+A trigger is the answer that a count reaches the threshold. The noise of the threshold has scale sensitivity / eps_1
+and is drawn again after each trigger. The noise of a query has scale 2 * sensitivity / eps_2, or half of this if
+queries are monotone. Without noise on the threshold, twelve answers would cost an epsilon of 3 instead of 1.
 
 Source: Dwork, Naor, Reingold, Rothblum and Vadhan 2009; Lyu, Su and Li 2017, Algorithm 1, with fresh threshold noise
 after each trigger; it replaces the noisy checker of [Interactive section 3]. Papers: [Interactive section 1].
@@ -21,20 +21,20 @@ from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import Generator
 
-# eps_1 : eps_2 = 1 : 2^(2/3) minimises the variance of threshold minus query noise; 1 : 1 if monotone.
+# eps_1 / (eps_1 + eps_2), where eps_1 : eps_2 = 1 : 2^(2/3) minimises the variance of a noisy comparison.
 _SHARE = Fraction("0.3865")
 
 
 @dataclass(frozen=True)
 class SparseVector:
-    """The public parameters of a sparse vector; `start` returns its first state.
+    """The public parameters of a sparse vector. `start` returns its first state.
 
     Args:
         threshold: A whole number, in counts.
         level: epsilon of all answers together.
         sensitivity: Largest change of a query result by one unit: a whole number.
-        triggers: Number of answers "above" until the sparse vector is used up.
-        split: Share of the level for the threshold, strictly between 0 and 1; by default the best one.
+        triggers: Number of answers True after which the sparse vector is used up.
+        split: Share of the level for the noise of the threshold, between 0 and 1; by default the best share.
         monotone: Whether adding a unit changes all queries in one direction, as it does plain counts; False for
             two-sided checks.
 
@@ -69,19 +69,19 @@ class SparseVector:
 
     @property
     def share(self) -> Fraction:
-        """The share of the level for the threshold."""
+        """Share of the level that goes to the noise of the threshold."""
         if self.split is None:
             return Fraction(1, 2) if self.monotone else _SHARE
         return as_level(self.split)
 
     @property
     def levels(self) -> tuple[Fraction, Fraction]:
-        """eps_1 and eps_2 of one trigger; together level / triggers."""
+        """Pair (eps_1, eps_2) for one trigger. Their sum is level / triggers."""
         each = as_level(self.level) / self.triggers
         return each * self.share, each * (1 - self.share)
 
     def start(self, *, rng: Generator) -> AboveThreshold:
-        """Draw the noise of the threshold, which spends the level."""
+        """Draw the noise of the threshold, and return the first state. This costs the whole level."""
         return AboveThreshold(self, self.triggers, self._noisy_threshold(rng=rng))
 
     def _noisy_threshold(self, *, rng: Generator) -> int:
@@ -93,12 +93,12 @@ class SparseVector:
 class AboveThreshold:
     """The state of a sparse vector, made by `SparseVector.start`.
 
-    All answers together are `level`-DP, for any number of queries, chosen adaptively. Each answer comes
-    with the next state: save that first, then send the answer. Two copies of a state cost more than the level.
+    All answers together are `level`-DP, for any number of adaptively chosen queries. `ask` returns the next state and
+    an answer: save the state first, then send the answer. Using the same state twice costs more than the level.
 
     Attributes:
         parameters: As declared; public.
-        triggers_left: Number of answers "above" that are left; public.
+        triggers_left: Number of answers True that are left; public.
         noisy_threshold: Secret.
     """
 
@@ -107,14 +107,14 @@ class AboveThreshold:
     noisy_threshold: int
 
     def ask(self, value: int, *, rng: Generator) -> tuple[AboveThreshold, bool]:
-        """Return the next state, and whether a count (secret) is at least the threshold, both with noise.
+        """Return the next state, and whether a secret count plus noise is at least the noisy threshold.
 
         Raises:
             BudgetExceededError: If all triggers are used up.
             DataError: If the value is not a whole number.
         """
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise DataError("only whole numbers are compared; round the value, and include that in the sensitivity")
+            raise DataError("the value must be a whole number: round it, and include the rounding in the sensitivity")
         about = self.parameters
         if not self.triggers_left:
             raise BudgetExceededError(f"all {about.triggers} triggers are used up; a new state costs the level again")
@@ -125,14 +125,14 @@ class AboveThreshold:
         return AboveThreshold(about, self.triggers_left - 1, about._noisy_threshold(rng=rng)), True  # noqa: SLF001
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes; secret."""
+        """Return the state as bytes, which are secret."""
         about = self.parameters
         declared = asdict(about) | {"level": str(as_level(about.level)), "split": str(about.share)}
         return pack("AboveThreshold", {"parameters": declared, "state": [self.triggers_left, self.noisy_threshold]})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> AboveThreshold:
-        """Read the result of `to_bytes`; InputError for other bytes, StoreDamagedError if they were altered."""
+        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for others."""
         header, _ = unpack("AboveThreshold", content)
         return cls(SparseVector(**header["parameters"]), *header["state"])
 

@@ -1,6 +1,6 @@
-"""Local privacy: randomised response, and RAPPOR with its histories of reports.
+"""Local privacy: randomised response, and RAPPOR with histories of reports.
 
-Numpy and scipy only, no files; functions take their generator.
+This package needs only numpy and scipy, and uses no files. Functions take a random generator as an argument.
 """
 
 from sparsehist.local.client import RapporClient

@@ -1,4 +1,4 @@
-"""The RAPPOR client of one person: the value, its memo at each setting, and all reports."""
+"""The RAPPOR client of one person, with the person's value, a memo for each setting, and all reports."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sparsehist.typing import BoolArray, Generator
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RapporClient:
-    """The RAPPOR client of one person: a report per day; past reports at a finer setting if the person agrees.
+    """The RAPPOR client of one person. It draws one report per day, and past reports again if the setting is relaxed.
 
-    A report is drawn once, for its day and for every setting. All reports together cost `setting.epsilon()` of the
-    finest setting.
+    The report of a day is drawn only once at each setting. All reports at all settings together cost as much as those
+    at the finest setting: its `epsilon()`.
 
     A client is immutable: each step returns the next one. Save that first (`to_bytes`), then send the report. Two
     copies of a client would draw two reports for one day, and break the promise.
@@ -56,7 +56,7 @@ class RapporClient:
 
     @classmethod
     def start(cls, setting: Rappor, value: str | bytes, cap: Level | None = None, *, rng: Generator) -> RapporClient:
-        """Draw the memo of a value at the most private setting; CapExceededError if that is above the cap."""
+        """Draw the memo of a value at a first setting. Raise CapExceededError if the setting is above the cap."""
         limit = None if cap is None else float(at_least_zero(cap, "cap"))
         _require_within(limit, setting)
         bits = setting.filter(value)
@@ -64,13 +64,13 @@ class RapporClient:
         return cls((setting,), limit, (), bits, memo[None], np.empty((1, 0, setting.bits), np.bool_))
 
     def report(self, when: Hashable, *, rng: Generator) -> tuple[RapporClient, BoolArray]:
-        """Return the report of a day, given by number or name, at the finest setting; it is drawn only once.
+        """Return the report of a day at the finest setting. The first call for a day draws it; later calls repeat it.
 
         Returns:
-            The next client, to be saved, and then the report, to be sent; shape (bits,).
+            The next client, which must be saved first, and the report, which can then be sent; shape (bits,).
         """
         if isinstance(when, bool) or not (isinstance(when, str | int | np.integer) or hasattr(when, "isoformat")):
-            raise InputError(f"a report is named by a day, number or text, got {type(when).__name__}")
+            raise InputError(f"the day of a report must be a date, a number or text, got {type(when).__name__}")
         day = str(when)
         if day in self.days:
             return self, self.reports()[day]
@@ -84,18 +84,18 @@ class RapporClient:
         return replace(self, days=(*self.days, day), drawn=drawn), row
 
     def reports(self, setting: Rappor | None = None) -> dict[str, BoolArray]:
-        """Return all reports so far by day, at one of `settings`; by default at the finest."""
+        """Return all reports drawn so far, by day, at one of the settings of the client; by default at the finest."""
         if setting is not None and setting not in self.settings:
-            raise InputError("this is not a setting of the client; relax to it first")
+            raise InputError("the client does not have this setting: relax to it first")
         row = len(self.settings) - 1 if setting is None else self.settings.index(setting)
         return dict(zip(self.days, self.drawn[row].copy(), strict=True))
 
     def relax(self, finer: Rappor, *, rng: Generator) -> RapporClient:
-        """Add a finer (less private) setting, and draw memo and all past reports at it.
+        """Add a finer (less private) setting, and draw a memo and all past reports at this setting.
 
         Raises:
-            DeclarationError: If the current setting does not follow from it; the message names the inequality.
-            CapExceededError: If it is above the cap; nothing was drawn.
+            DeclarationError: If reports at the current setting cannot be drawn from those at the finer one.
+            CapExceededError: If the finer setting is above the cap; nothing is drawn then.
         """
         _require_within(self.cap, finer)
         step = Degradation(self.settings[-1], finer)
@@ -106,14 +106,14 @@ class RapporClient:
         return replace(self, settings=(*self.settings, finer), memos=memos, drawn=drawn)
 
     def to_bytes(self) -> bytes:
-        """Return the client as bytes; as secret as the value."""
+        """Return the client as bytes, which are as secret as the value of the person."""
         settings = [[one.bits, one.hashes, *map(str, astuple(one)[2:])] for one in self.settings]
         header = {"settings": settings, "cap": self.cap, "days": self.days, "shape": self.drawn.shape}
         return pack("RapporClient", header, [np.packbits(bits) for bits in (self.true_bits, self.memos, self.drawn)])
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RapporClient:
-        """Read the result of `to_bytes`; InputError for other bytes, StoreDamagedError if they were altered."""
+        """Restore a client from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for others."""
         header, packed = unpack("RapporClient", content)
         settings, days, bits = header["shape"]
         shapes = ((bits,), (settings, bits), (settings, days, bits))

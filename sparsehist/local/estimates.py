@@ -1,4 +1,4 @@
-"""Estimates of how many people have each value: from RAPPOR reports, and from releases of randomised response."""
+"""Estimate how many people have each value, from RAPPOR reports or from releases of randomised response."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# Filters contain 0 and 1, so only pivots of dependent columns (rounding errors) are below this.
+# Relative limit of Cholesky pivots. Filters contain only 0 and 1, so a smaller pivot is a rounding error of 0.
 _LEAST_PIVOT = 1e-6
 
 
 class Decoded(NamedTuple):
-    """Estimated number of people by candidate, as columns: `pl.DataFrame(decoded._asdict())` is a frame.
+    """Estimated numbers of people by candidate value. `pl.DataFrame(decoded._asdict())` makes a frame of them.
 
     Attributes:
-        candidate: As given.
-        estimate: In people; may be negative.
+        candidate: The candidate values, in the given order.
+        estimate: Estimated number of people; may be negative.
         std: Standard deviation of the estimate, in people.
     """
 
@@ -36,25 +36,25 @@ def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes
     """Estimate how many people have each candidate value.
 
     If the filters of the candidates are linearly independent, weighted least squares gives unbiased estimates with
-    known variances, provided that everybody has one of the candidates. Otherwise the bits of a candidate are compared
-    with all other bits: unbiased over the choice of the hash functions, with a standard deviation estimated from the
-    other bits, which includes collisions.
+    known variances, provided that everybody has one of the candidates. Otherwise, the estimate is the mean count of
+    the bits of a candidate minus that of all other bits. It is unbiased on average over hash functions, and its
+    standard deviation, estimated from the other bits, includes the effect of collisions.
 
     Args:
         reports: At one setting; shape (n, bits), or (n, r, bits) for r reports of each person; 0 or 1.
-        setting: The setting they were drawn with.
+        setting: The setting with which the reports were drawn.
         candidates: Distinct values to look for.
 
     Raises:
         DataError: If the reports have another shape or other values than 0 and 1.
-        InputError: If there are no candidates, or one is given twice.
+        InputError: If there are no candidates, or a candidate is given twice.
     """
     names = list(candidates)
     if not names or len(set(names)) < len(names):
-        raise InputError("candidates must be different values, at least one")
+        raise InputError("candidates must contain at least one value, and no value twice")
     given = np.asarray(reports)
     if given.ndim not in (2, 3) or given.shape[-1] != setting.bits or 0 in given.shape:
-        raise DataError(f"reports have shape (people, bits) or (people, reports, bits), with {setting.bits} bits")
+        raise DataError(f"reports need shape (people, bits) or (people, reports, bits), with {setting.bits} bits")
     people, each = given.shape[0], 1 if given.ndim == 2 else given.shape[1]
     counts = _bit_counts(given.reshape(-1, setting.bits), setting, each, people)
     each_filter = read_each("candidates", names, setting.filter, "text or bytes")
@@ -65,12 +65,12 @@ def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes
 
 
 def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: int) -> FloatArray:
-    """Return unbiased estimates of how many people have each bit set; shape (bits,)."""
+    """Return unbiased estimates of how many people have each bit of the filter set; shape (bits,)."""
     shown = np.zeros(setting.bits)
     for begin in range(0, len(rows), _BLOCK):
         block = rows[begin : begin + _BLOCK]
         if block.dtype != np.bool_ and not bool(((block == 0) | (block == 1)).all()):
-            raise DataError("reports may hold 0 and 1 only")
+            raise DataError("reports must contain only 0 and 1")
         shown += np.count_nonzero(block, axis=0)
     kept, beta, gamma = float(setting.keep), float(setting.one_if_set), float(setting.one_if_not)
     at_rest = gamma + (beta - gamma) * (1 - kept) / 2
@@ -80,7 +80,7 @@ def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: i
 def _least_squares(
     filters: FloatArray, counts: FloatArray, variances: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Solve weighted least squares; return None if the filters are linearly dependent."""
+    """Return estimates and standard deviations by least squares, or None if the filters are linearly dependent."""
     if filters.shape[1] > filters.shape[0]:
         return None
     from scipy import linalg
@@ -97,11 +97,11 @@ def _least_squares(
 
 
 def _compared(filters: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean count of a candidate's bits minus that of all other bits, and its standard deviation."""
+    """Return the mean count of a candidate's bits minus the mean of all other bits, with its standard deviation."""
     own = filters.sum(axis=0)
     others = len(counts) - own
     if bool((others < 2).any()):
-        raise InputError("a candidate sets all bits but one: decoding needs longer filters")
+        raise InputError("a candidate leaves fewer than two bits unset: decoding needs longer filters")
     total, squares = counts.sum(), (counts**2).sum()
     inside, squares_inside = filters.T @ counts, filters.T @ counts**2
     mean_outside = (total - inside) / others
@@ -110,11 +110,11 @@ def _compared(filters: FloatArray, counts: FloatArray) -> tuple[FloatArray, Floa
 
 
 class Frequencies(NamedTuple):
-    """Estimated number of people by answer, as columns of shape (k,): `pl.DataFrame(table._asdict())` is a frame.
+    """Estimated numbers of people by answer, of shape (k,). `pl.DataFrame(table._asdict())` makes a frame of them.
 
     Attributes:
-        category: 0 … k-1.
-        estimate: In people; unbiased, so it may be negative.
+        category: The possible answers, from 0 to k - 1.
+        estimate: Estimated number of people. It is unbiased, so it may be negative.
         std: Standard deviation of the estimate, in people.
     """
 
@@ -124,13 +124,13 @@ class Frequencies(NamedTuple):
 
 
 def frequencies(release: DenseRelease) -> Frequencies:
-    """Estimate how many people gave each answer; standard deviations take the estimates for the true numbers.
+    """Estimate how many people truly have each answer. Standard deviations are computed at the estimated numbers.
 
-    With kappa = `family.kept(level)`, c the number of entries that show a category and n the number of answers,
-    (c - n (1 - kappa) / k) / kappa is unbiased. Use the finest of several levels; the others add nothing.
+    If a category occurs c times among n published answers, its estimate is (c - n (1 - kappa) / k) / kappa, where
+    kappa = `family.kept(level)`. Pass the release at the finest level: other levels contain no more information.
 
     Raises:
-        InputError: If the release is not one of `RandomisedResponse`, or was post-processed.
+        InputError: If the release does not use `RandomisedResponse`, or was post-processed.
 
     Example:
         >>> import sparsehist as sh
@@ -142,9 +142,9 @@ def frequencies(release: DenseRelease) -> Frequencies:
     """
     family = release.family
     if not isinstance(family, RandomisedResponse):
-        raise InputError(f"frequencies are estimated from randomised response, this is {type(family).__name__} noise")
+        raise InputError(f"frequencies can be estimated from randomised response only, not {type(family).__name__}")
     if release.metadata["post_processing"]:
-        raise InputError("a post-processed release has no frequencies; take the plain one")
+        raise InputError("frequencies need the original release, not a post-processed one")
     k, n, kept = family.categories, release.values.size, family.kept(release.level)
     shown = np.bincount(release.values, minlength=k)
     estimate = (shown - n * (1 - kept) / k) / kept

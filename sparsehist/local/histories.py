@@ -1,8 +1,8 @@
-"""Histories of RAPPOR reports at two settings that together reveal exactly what the finer ones reveal.
+"""Histories of RAPPOR reports at two settings, which together reveal no more than those at the finer setting.
 
-The memo is degraded once: z_coarse = z_fine XOR S with S drawn once per bit, and each coarse report is drawn from the
-fine one by a kernel that depends on S. (Degrading each report independently would cost more than promised.)
-Relaxing draws the fine memo and reports from the same joint law, given the coarse ones.
+The coarse memo is the fine memo XOR S, where S is drawn once for each bit. Each coarse report is drawn from the fine
+report, with probabilities that depend on S. (If each report were degraded independently, privacy would cost more.)
+To relax a setting, the fine memo and reports are drawn from the same joint distribution, given the coarse ones.
 
 Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only. Papers: [KHP
 eq. 39, eq. 40, eq. 42].
@@ -24,14 +24,14 @@ from sparsehist.typing import BoolArray, Generator
 
 @dataclass(frozen=True)
 class Degradation:
-    """The random map from reports at a fine setting to reports at a coarse one.
+    """The random map from reports at a fine setting to reports at a coarse setting.
 
     Args:
         coarse: The more private setting.
-        fine: The less private one; of the same filter.
+        fine: The less private setting, with the same `bits` and `hashes`.
 
     Raises:
-        DeclarationError: If the coarse setting does not follow from the fine one; the message names the inequality.
+        DeclarationError: If no such map exists; the message names the inequality that is violated.
 
     Example:
         >>> fine = Rappor(128, 2, keep=0.5, one_if_set=0.8, one_if_not=0.25)
@@ -46,7 +46,7 @@ class Degradation:
     def __post_init__(self) -> None:
         one, two = self.coarse, self.fine
         if (one.bits, one.hashes) != (two.bits, two.hashes):
-            raise DeclarationError("both settings need the same filter: bits and hashes are fixed for good")
+            raise DeclarationError("both settings must have the same filter, because bits and hashes cannot change")
         set1, not1, set2, not2 = one.one_if_set, one.one_if_not, two.one_if_set, two.one_if_not
         unset1, unnot1, unset2, unnot2 = 1 - set1, 1 - not1, 1 - set2, 1 - not2
         needed = {
@@ -56,7 +56,7 @@ class Degradation:
                 unnot1 * unset2 <= unset1 * unnot2
             ),
         }
-        if one.keep < two.keep:  # otherwise no bit of the memo is flipped and S is always 0
+        if one.keep < two.keep:  # if they are equal, S is always 0, and S = 1 needs no condition
             needed |= {
                 "(1 - NOT(coarse)) * NOT(fine) <= (1 - SET(coarse)) * SET(fine)": unnot1 * not2 <= unset1 * set2,
                 "SET(coarse) * (1 - SET(fine)) <= NOT(coarse) * (1 - NOT(fine))": set1 * unset2 <= not1 * unnot2,
@@ -65,37 +65,37 @@ class Degradation:
         if failed:
             inequality = failed[0].replace("SET", "one_if_set").replace("NOT", "one_if_not")
             raise DeclarationError(
-                f"the coarse setting does not follow losslessly from the fine one, which needs {inequality}; with "
-                "one_if_not = 1 - one_if_set in both, any one_if_set(coarse) <= one_if_set(fine) does"
+                "coarse reports cannot be drawn from fine ones, because an inequality is violated (if one_if_not is "
+                f"1 - one_if_set in both, one_if_set(coarse) <= one_if_set(fine) is enough): it needs {inequality}"
             )
 
     @property
     def flip(self) -> Fraction:
-        """P(S = 1), the probability that a bit of the coarse memo differs from the fine one."""
+        """P(S = 1), the probability that a bit differs between the coarse memo and the fine memo."""
         return (1 - self.coarse.keep / self.fine.keep) / 2
 
     @property
     def one_after_one(self) -> tuple[Fraction, Fraction]:
-        """u, the probability that a coarse report shows 1 if the fine one shows 1, for S = 0 and S = 1."""
+        """The probability u that a coarse report shows 1 if the fine report shows 1, for S = 0 and for S = 1."""
         zero, one = self.one_after_zero
         slope = (self.coarse.one_if_set - self.coarse.one_if_not) / (self.fine.one_if_set - self.fine.one_if_not)
         return zero + slope, one - slope
 
     @property
     def one_after_zero(self) -> tuple[Fraction, Fraction]:
-        """v, the probability that a coarse report shows 1 if the fine one shows 0, for S = 0 and S = 1."""
+        """The probability v that a coarse report shows 1 if the fine report shows 0, for S = 0 and for S = 1."""
         set1, not1 = self.coarse.one_if_set, self.coarse.one_if_not
         set2, not2 = self.fine.one_if_set, self.fine.one_if_not
-        # S = 1 exchanges the roles of set and unset bits.
+        # S = 1 flips the memo bit, so one_if_set and one_if_not exchange their roles.
         return (not1 * set2 - set1 * not2) / (set2 - not2), (set1 * set2 - not1 * not2) / (set2 - not2)
 
     def memo_stays(self, *, coarse_is_true: bool) -> Fraction:
-        """Return P(fine memo = true bit), given whether the coarse memo is the true bit."""
+        """Return the probability that the fine memo has the true bit, given whether the coarse memo has it."""
         fine, coarse = (1 + self.fine.keep) / 2, (1 + self.coarse.keep) / 2
         return fine * (1 - self.flip) / coarse if coarse_is_true else fine * self.flip / (1 - coarse)
 
     def fine_report(self, *, coarse_shows: int, memo: int, flipped: int) -> Fraction:
-        """Return P(fine report shows 1), given the coarse report, the fine memo and S; 0 if this is impossible."""
+        """Return the probability that a fine report shows 1, given the coarse report, the fine memo and S."""
         one = self.fine.one_if_set if memo else self.fine.one_if_not
         after_one, after_zero = self.one_after_one[flipped], self.one_after_zero[flipped]
         seen_if_one, seen_if_zero = (after_one, after_zero) if coarse_shows else (1 - after_one, 1 - after_zero)
@@ -104,45 +104,45 @@ class Degradation:
 
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw a person's memo, once, from the Bloom filter of the value; shape (..., bits). Both are secret."""
+    """Draw a memo from the Bloom filter of a value, only once per person. Both are secret; shape (..., bits)."""
     rare = (1 - setting.keep) / 2
     return flip((rare, 1 - rare), true_bits.view(np.int8), rng=rng)
 
 
 def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw one report from a memo (secret), exactly; shape (..., bits) as the memo."""
+    """Draw one report from a secret memo, with exact probabilities. It has the shape of the memo, (..., bits)."""
     return flip((setting.one_if_not, setting.one_if_set), memo.view(np.int8), rng=rng)
 
 
 def coarser_history(
     step: Degradation, memo: BoolArray, reports: BoolArray, *, rng: Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """Draw a coarse memo and coarse reports from fine ones, exactly, without the value.
+    """Draw a coarse memo and coarse reports, given the fine ones, with exact probabilities.
 
-    Memos, shape (..., bits), are secret; reports have shape (r, ..., bits).
+    The value is not needed. Memos are secret and have shape (..., bits); r reports have shape (r, ..., bits).
     """
     flipped = flip((step.flip,), np.zeros(memo.shape, np.int8), rng=rng)
     return memo ^ flipped, coarser_reports(step, flipped, reports, rng=rng)
 
 
 def coarser_reports(step: Degradation, flipped: BoolArray, reports: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw coarse reports from fine ones, given which bits were flipped; the result has the shape of `reports`."""
+    """Draw coarse reports from fine reports, given which memo bits were flipped. Both have the same shape."""
     return flip(_chances(step)[0], reports.view(np.int8) + 2 * flipped.view(np.int8), rng=rng)
 
 
 def finer_history(
     step: Degradation, true_bits: BoolArray, memo: BoolArray, reports: BoolArray, *, rng: Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """Draw a fine memo and fine reports from coarse ones and the truth, exactly; the inverse of `coarser_history`.
+    """Draw a fine memo and fine reports, given the coarse ones and the true bits, with exact probabilities.
 
-    `true_bits` is the Bloom filter of the value. It and the memos have shape (..., bits) and are secret; reports have
-    shape (r, ..., bits).
+    The joint distribution is that of `coarser_history`. `true_bits` is the Bloom filter of the value. The filter and
+    the memos are secret and have shape (..., bits). Reports have shape (r, ..., bits).
 
     Raises:
-        InputError: If the reports are not of this memo's shape.
+        InputError: If true_bits, memo and each report do not have the same shape.
     """
     if not np.shape(true_bits) == np.shape(memo) == np.shape(reports)[1:]:
-        raise InputError("true_bits and memo must have one shape, and each of the reports that of the memo")
+        raise InputError("true_bits, memo and each report must have the same shape")
     stays = step.memo_stays(coarse_is_true=False), step.memo_stays(coarse_is_true=True)
     fine = true_bits ^ ~flip(stays, (memo == true_bits).view(np.int8), rng=rng)
     flipped = memo ^ fine
@@ -152,7 +152,7 @@ def finer_history(
 
 @lru_cache(maxsize=64)
 def _chances(step: Degradation) -> tuple[list[Fraction], list[Fraction]]:
-    """Return P(coarse report = 1) by fine report + 2 S, and P(fine report = 1) by coarse report + 2 memo + 4 S."""
+    """Return probabilities of a 1: of coarse reports, at fine + 2 S, and of fine ones, at coarse + 2 memo + 4 S."""
     u, v = step.one_after_one, step.one_after_zero
     coarse = [v[0], u[0], v[1], u[1]]
     cases = product((0, 1), repeat=3)

@@ -1,7 +1,7 @@
-"""The parameters of RAPPOR: a Bloom filter, a memo drawn once, and reports drawn from the memo.
+"""The settings of RAPPOR, which draws a memo from a Bloom filter, and reports from the memo.
 
-A person's value sets `hashes` bits of a filter. The memo, drawn once, keeps each bit with probability `keep` and
-replaces it by a fair coin otherwise. A report shows 1 with probability `one_if_set` where the memo is 1, and with
+A person's value sets `hashes` bits of a Bloom filter. A memo is drawn once: it keeps each bit with probability `keep`
+and otherwise replaces it by a fair coin. A report shows 1 with probability `one_if_set` where the memo is 1, and with
 probability `one_if_not` where it is 0. The paper writes alpha = 1 - keep, beta = one_if_set, gamma = one_if_not.
 
 Source: Erlingsson, Pihur and Korolova 2014; [KHP eq. 39, 40], with 1 - alpha and g(z) corrected; the cost of r
@@ -23,13 +23,13 @@ from sparsehist.privacy.levels import Level, at_least_zero
 from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray, float_array, float_entries, whole_number
 
 _MOST_BITS = 1 << 20
-# Number of random bits that decide a coin; with probability 2**-62 the next bits are needed.
+# Number of random bits drawn for a coin. With probability 2**-62 they do not decide it, and more are drawn.
 _BITS = 62
 
 
 @dataclass(frozen=True, init=False)
 class Rappor:
-    """A setting of RAPPOR; everything is public.
+    """A setting of RAPPOR. All parameters are public.
 
     Args:
         bits: Length of the Bloom filter.
@@ -63,16 +63,16 @@ class Rappor:
         for name, chance in (("keep", keep), ("one_if_set", one_if_set), ("one_if_not", one_if_not)):
             object.__setattr__(self, name, at_least_zero(chance, name))
         if not 0 < self.keep < 1:
-            raise DeclarationError(f"a setting needs 0 < keep < 1, got keep={self.keep}")
+            raise DeclarationError(f"keep must lie strictly between 0 and 1, got {self.keep}")
         if not self.one_if_not < self.one_if_set <= 1:
             got = f"{self.one_if_not} and {self.one_if_set}"
             raise DeclarationError(f"a setting needs one_if_not < one_if_set <= 1, got {got}")
 
     def epsilon(self, reports: int | None = None) -> float:
-        """Compute the epsilon that r reports spend if a person's value changes; None means any number of reports.
+        """Compute the epsilon of r reports of a person, whose value may change. None means any number of reports.
 
-        Up to `hashes` bits of the filter change from 1 to 0 and as many from 0 to 1. The largest log ratios of r
-        reports of a bit are those of r ones and of r zeros. Numbers are exact and rounded at the end.
+        If the value changes, up to `hashes` bits of the filter change from 1 to 0, and as many from 0 to 1. For each
+        bit, r ones or r zeros have the largest ratio of probabilities. Only the final logarithms are rounded.
         """
         rare = (1 - self.keep) / 2
         if reports is None:
@@ -87,9 +87,9 @@ class Rappor:
         return self.hashes * (math.log(up) + math.log(down))
 
     def filter(self, value: str | bytes) -> BoolArray:
-        """Compute the Bloom filter of a value, by SHA-256; shape (bits,). As secret as the value."""
+        """Compute the Bloom filter of a value with SHA-256; shape (bits,). It is as secret as the value."""
         if not isinstance(value, str | bytes):
-            raise DeclarationError(f"a value is text or bytes, got {shown(value)}")
+            raise DeclarationError(f"a value must be text or bytes, got {shown(value)}")
         data = value.encode() if isinstance(value, str) else bytes(value)
         filled = np.zeros(self.bits, np.bool_)
         for number in range(self.hashes):
@@ -98,15 +98,15 @@ class Rappor:
         return filled
 
     def std(self, count: float, people: int, reports: int | None = 1) -> float:
-        """Compute the standard deviation of the estimated number of people with a bit set.
+        """Compute the standard deviation of the estimated number of people who have a given bit set.
 
-        `count` is their true number, of `people`; `reports` are those of each person, None for the limit of many,
-        which is not 0 because the memo is drawn once.
+        `count` of `people` people have the bit set, and each person sends `reports` reports. None is the limit of
+        many reports. In this limit, the standard deviation is not 0, because the memo is drawn only once.
         """
         return math.sqrt(float(self.variances(np.array([float(count)]), people, reports)[0]))
 
     def variances(self, counts: FloatArray, people: int, reports: int | None = 1) -> FloatArray:
-        """Return the squares of `std`, for many counts at once; shape as `counts`."""
+        """Return the squares of `std` for an array of counts, in the shape of `counts`."""
         kept, beta, gamma = float(self.keep), float(self.one_if_set), float(self.one_if_not)
         each = 0.0 if reports is None else 1.0 / whole_number("reports", reports)
 
@@ -123,7 +123,7 @@ class Rappor:
 
 
 def flip(chances: Sequence[Fraction], which: NDArray[np.integer], *, rng: Generator) -> BoolArray:
-    """Flip one exact coin per entry of `which`, which is the index of its probability; any shape."""
+    """Flip a coin for each entry of `which`, an index into `chances`, with exactly this probability."""
     scaled = [chance * 2**_BITS for chance in chances]
     words, limits = rng.integers(0, 2**_BITS, which.shape), np.array([int(each) for each in scaled], np.int64)[which]
     heads: BoolArray = words < limits

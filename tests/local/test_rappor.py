@@ -229,5 +229,5 @@ def test_decoding_refuses_what_are_no_reports():
         decode(np.zeros((5, 7), bool), setting, ["a"])
     with pytest.raises(DataError, match="0 and 1"):
         decode(np.full((5, 8), 2), setting, ["a"])
-    with pytest.raises(InputError, match="different"):
+    with pytest.raises(InputError, match="no value twice"):
         decode(np.zeros((5, 8), bool), setting, ["a", "a"])

@@ -42,7 +42,7 @@ def delta(epsilon: float, rho: float) -> float:
 
 
 def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> np.ndarray:
-    """Release cells of this count twice; return per cell an integer that encodes both noisy counts, binned."""
+    """Release cells of this count twice, and return an integer per cell that encodes both binned noisy counts."""
     levels, thresholds = zip(*rounds, strict=True)
     drawn = release_sparse(ONE, np.full(CELLS, count), levels, thresholds, rng=seeded(seed), **wrong)
     bins = np.where(drawn.published, np.floor(1.5 * (np.nan_to_num(drawn.noise) + count)) + 50, 0).astype(np.int64)

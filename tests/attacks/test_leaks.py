@@ -231,7 +231,7 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
 ) -> None:
     """Whether a release is refused for too many rows depends only on public numbers.
 
-    The test lowers two limits: on the expected false keys, and on the cells drawn from one group (twice as many).
+    To be fast, the test lowers the public limit on expected false keys and the limit on binomial draws behind it.
     """
     assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)

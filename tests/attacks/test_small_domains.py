@@ -39,7 +39,7 @@ def densely(counts: np.ndarray, seed: int, runs: int = 10 * RUNS, *, scale: floa
 
 
 def p_value(one: np.ndarray, two: np.ndarray, cells: list[int]) -> float:
-    """Return a p-value that compares, for some cells, which are published and with which noisy counts."""
+    """Return a p-value that compares which of these cells are published, and their noisy counts."""
     parts = [each[:, :, cells].reshape(len(each), -1) for each in (one, two)]
     seen = [~np.isnan(part) @ (1 << np.arange(part.shape[1])) for part in parts]
     values = [np.nan_to_num(part) for part in parts]

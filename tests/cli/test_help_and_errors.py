@@ -87,7 +87,7 @@ def test_the_overview_names_every_command(sparsehist):
     ],
 )
 def test_a_wrong_line_exits_with_2_and_says_what_is_wrong(sparsehist, words, hint):
-    """After a wrong command line, the command exits with code 2 and a one-line error, or JSON with `--json`."""
+    """A wrong command line is refused with exit code 2 and a one-line error, or with JSON if `--json` is given."""
     wrong = sparsehist(words)
     assert (wrong.code, wrong.out) == (2, "")
     assert hint in wrong.err and wrong.err.count("\n") == 1
@@ -161,7 +161,7 @@ def test_messages_name_options():
 
 
 def test_a_new_parameter_of_a_series_is_an_option():
-    """A new field of the declaration becomes a command-line option without any further code."""
+    """A field that is added to `Declaration` becomes a command-line option without any further code."""
 
     @dataclass(frozen=True, kw_only=True)
     class More(Declaration):

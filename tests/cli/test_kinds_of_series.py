@@ -14,7 +14,7 @@ WEEKLY = (
 
 
 def visits(units: int) -> pl.DataFrame:
-    """Return a log in which `users` units visit one page."""
+    """Return a log in which `units` units visit one page."""
     return pl.DataFrame({"user": [f"u{i}" for i in range(units)], "url": ["/home"] * units})
 
 
@@ -169,6 +169,6 @@ def test_plans_without_a_store_and_after_releases(sparsehist, store):
     ],
 )  # fmt: skip
 def test_what_cannot_be_planned_exits_with_2(sparsehist, store, options):
-    """An invalid plan request is refused in one line with exit code 2."""
+    """An invalid `plan` command is refused with exit code 2 and a one-line error."""
     done = sparsehist(f"plan {options}")
     assert done.code == 2 and done.err.count("\n") == 1

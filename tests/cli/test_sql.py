@@ -65,7 +65,7 @@ def test_mistakes_are_shown_with_their_place_and_nothing_is_run(sparsehist, scri
 def test_exit_codes_are_those_of_the_first_failure(sparsehist, script, here):
     """The first failure sets the exit code, and releases that are already committed remain.
 
-    The code is 3 if a cap refuses the release, 4 if the store is in use, and 2 otherwise.
+    The exit code is 3 if a cap refuses the release, 4 if the store is in use, and 2 otherwise.
     """
     words = script("release x from visits at level 3; select 'never' as reached;")
     refused = sparsehist(f"{words} --param level=1")

@@ -107,7 +107,7 @@ LIMITED = (pl.Int8, pl.Date, pl.Int16)  # fmt: skip
 
 
 def _column(numbers, dtype):
-    """Return a column that maps the numbers 0 to 9 to ten values of a type, for integers with the two extremes."""
+    """Replace the numbers 0 to 9 by ten values of a type, which for integers include the smallest and largest."""
     texts = dtype in (pl.String, pl.Categorical, pl.Binary)
     values = pl.Series(range(10), dtype=pl.Int32).cast(pl.String if texts else dtype).cast(dtype)
     if dtype.is_integer():

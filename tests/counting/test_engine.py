@@ -44,7 +44,7 @@ def in_batches(values, sizes):
 @pytest.mark.parametrize("bits", [64, 7, 2, 0])
 @pytest.mark.parametrize("pool", [BYTES, FAR], ids=["bytes", "numbers"])
 def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkeypatch):
-    """Two values get the same integer code if and only if they are equal, even with hash collisions and threads."""
+    """Two values get the same integer code if and only if they are equal, even if hashes collide."""
     monkeypatch.setattr(codes, "row_hash", few_hashes(bits))
     monkeypatch.setattr(codes, "_BLOCK", 5)
     monkeypatch.setattr(codes, "_FIRST_BITS", 1)
@@ -82,7 +82,7 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
 
 
 def test_a_range_of_almost_all_numbers_has_its_bounds():
-    """A domain of all 64-bit integers except the smallest one still excludes the smallest one."""
+    """If a domain contains all 64-bit integers except the smallest, a row with the smallest is outside the domain."""
     log = pl.DataFrame({"user_id": [True, True, False], "query": [-(2**63), 2**63 - 1, 0]})
     domain = Domain.parse(f"integers({-(2**63) + 1}, {2**63 - 1})")
     assert count(log, domain=domain, on_outside="drop").frame["count"].sum() == 2
@@ -96,7 +96,7 @@ def test_a_range_of_almost_all_numbers_has_its_bounds():
     wide=st.booleans(),
 )
 def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bits, pairs, bits, wide):
-    """Distinct (unit, key) pairs are sorted by unit, hash and key, even if the engine's packed sort words agree."""
+    """Distinct (unit, key) pairs are sorted by unit, hash and key, even if the bits that are sorted first agree."""
     spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units differ only in their lowest or middle bits
     units = np.array([unit for unit, _ in pairs], np.uint64) * spread
     cells = np.array([key for _, key in pairs], np.uint32)
@@ -124,7 +124,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
 @pytest.mark.parametrize("multiplier", [1, (1 << 63) | 1])
 @pytest.mark.parametrize("unit_bits", [1, 24])
 def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit_bits, monkeypatch):
-    """Privacy units that differ only in bits that sorting ignores are never merged."""
+    """Privacy units that differ only in bits that the engine's sort ignores are never merged."""
     monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(multiplier))
     monkeypatch.setattr(in_memory, "UNIT_BITS", unit_bits)
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)

@@ -1,4 +1,4 @@
-"""The SQL of `sh.counting_sql` quotes names and values and counts in warehouses; its counts can become a series."""
+"""`sh.counting_sql` writes SQL that counts in a warehouse and quotes all names; the counts can become a series."""
 
 from __future__ import annotations
 

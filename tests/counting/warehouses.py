@@ -41,7 +41,7 @@ _OF_CLICKHOUSE = {
 
 
 def quoted(name: str) -> str:
-    """Return a column name in double quotes, as DuckDB, PostgreSQL and ClickHouse accept it."""
+    """Return a column name in double quotes, which DuckDB, PostgreSQL and ClickHouse accept."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -1,8 +1,8 @@
-"""Kill work at chosen calls, or make a call fail: `python -m tests.faults.campaign PLACE --kills 100`.
+"""Test work on a store by killing it at many calls: `python -m tests.faults.campaign PLACE --kills 100`.
 
-One process imports everything and starts no thread. Each attempt is a fork of this process, whose n-th call of one
-kind kills the fork or fails. A kind is a system call, traced by strace, or `inside`: any Python call that changes
-files or the state. A second fork checks the store afterwards (`tests.faults.work`).
+One process imports everything and starts no thread. Each attempt forks a child that does the work, and that is killed
+at its n-th call of one kind, or gets an error from this call. A kind is a system call, intercepted by strace, or
+`inside`: any Python call that changes files or the state. Then another child checks the store (`tests.faults.work`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-# Import everything before the fork, so that an attempt makes only the calls of the work itself.
+# Import everything before the fork, so that an attempt makes no system calls for imports.
 from sparsehist.release import creation, query_session  # noqa: F401
 from sparsehist.sqlfront import session  # noqa: F401
 from sparsehist.store.database import Database
@@ -27,13 +27,13 @@ from tests.faults.work import WORK
 INSIDE = "inside"
 KINDS = ("write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "ftruncate", "mkdir", "rmdir", "unlinkat")
 MOST_CALLS = 250
-"""Twice the calls of the longest work; attempts that leave more and more work for the next one would never end."""
+"""Twice the calls of the longest work. More calls mean that each attempt leaves more work for the next attempt."""
 CALLS = ("open", "write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir", "ftruncate")
 KILL = "signal=SIGKILL"
 
 
 def kill_inside(number):
-    """Make this process kill itself just before its n-th call that changes files or the state (n is `number`)."""
+    """Make this process kill itself just before its `number`-th Python call that changes files or the state."""
     left = [number]
 
     def wrapped(call):
@@ -68,7 +68,7 @@ def trace_calls(injection, trace):
 
 
 def interrupt(name, place, kind, what, number):
-    """Interrupt work at its n-th call, check the store, and return the outcome, or None if there is no n-th call."""
+    """Interrupt work at a call of one kind, check the store, and return how work ended (None: no such call)."""
     _, work, check = WORK[name]
     trace = place.root.parent / "trace"
     trace.write_text("")
@@ -89,7 +89,7 @@ def interrupt(name, place, kind, what, number):
 
 
 def attempts(name, root, what, kinds, most, report):
-    """Interrupt work at each call of each kind in turn, once each, or repeatedly up to `most` attempts."""
+    """Interrupt work at every call of every kind, either once or repeatedly until there are `most` attempts."""
     place, done, number = Place(root), 0, 0
     assert forked(lambda: WORK[name][0](place)) == 0, f"{name}: not prepared"
     left = list(kinds)
@@ -105,12 +105,12 @@ def attempts(name, root, what, kinds, most, report):
             done += 1
             if done == most:
                 return
-        if not left and most is not None and number > 1:  # every kind has run out of calls: start again
+        if not left and most is not None and number > 1:  # every call of every kind was tried: start again
             number, left = 0, list(kinds)
 
 
 def main():
-    """Run the campaign that the command line describes; print the attempts by kind of call, work and outcome."""
+    """Run a campaign from the command line, and print the number of attempts by kind of call, work and outcome."""
     parser = argparse.ArgumentParser()
     parser.add_argument("place", type=Path)
     parser.add_argument("--work", nargs="*", default=list(WORK))

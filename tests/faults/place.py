@@ -30,7 +30,7 @@ class Place:
     def __init__(self, root):
         self.root, self.store, self.out = root, root / "store", root / "out"
         self.out.mkdir(parents=True, exist_ok=True)
-        self.seen, self.log = root / "seen.json", root.parent / "log.parquet"  # not part of the restored contents
+        self.seen, self.log = root / "seen.json", root.parent / "log.parquet"  # power cuts change only `root`
         if not self.log.exists():
             forked(lambda: log().write_parquet(self.log))  # in a fork, so that Polars starts no thread here
 
@@ -63,7 +63,7 @@ def digest(release):
 
 def inspect(place):
     """Open the store; check its releases, published files and both ledgers, and that no other file exists."""
-    opened = place.open()  # create=False: a store that is lost is an error
+    opened = place.open()  # create=False, so that a lost store is an error
     with opened.hold() as state:
         state.verify()
         files = state._database._connection.execute(
@@ -91,14 +91,14 @@ def inspect(place):
     paths = {row["series"]: row["level"] for row in rows if row["scope"] == "path" and row["path"] == "cells"}
     for release in by_round.values():
         about = release.metadata
-        if about["kind"] == "cells":  # a periodic series has no row of its own, so use its population's
+        if about["kind"] == "cells":  # a periodic series has no ledger row, so use the row of its population
             spent = paths.get(about["series"]) or populations[about["declaration"]["population"]]
             assert as_level(spent) >= release.level, "the ledger shows less than what left"
     _check_remains(place, registered)
 
 
 def _check_remains(place, registered):
-    """Check that no files exist except the files of the store, of its copies and of its releases."""
+    """Check that the directory contains only files of the store, of its copies and of its releases."""
     top = {path.name for path in place.root.iterdir()} - {"seen.json"}
     assert top <= {"store", "store.generation", "out", "kept", "kept.generation"}, top
     inside = {path.name for path in place.store.iterdir()}

@@ -27,7 +27,7 @@ _ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"]+)')
 
 
 class Call(NamedTuple):
-    """A successful system call; a call such as `open` is recorded as its variant with a directory, `openat`."""
+    """A successful system call, recorded in the variant with a directory: `openat` instead of `open`."""
 
     name: str
     arguments: tuple[bytes | str, ...]
@@ -115,12 +115,12 @@ def written(content, writes):
 
 
 class Disk:
-    """A model of a directory on a disk that replays system calls."""
+    """A model of a directory on disk, which replays system calls and records what is not synchronised yet."""
 
     def __init__(self, root):
         """Read the directory from the disk, and treat its contents as synchronised."""
         self._root, self.top = root, _read(root)
-        self._open: dict[int, tuple[Node, int]] = {}  # by file descriptor: the node and its offset
+        self._open: dict[int, tuple[Node, int]] = {}  # file descriptor to (file or directory, offset)
 
     def replay(self, call):
         """Replay one system call, and return whether it changed or synchronised anything."""
@@ -137,7 +137,7 @@ class Disk:
                 directory, name = found
                 directory.pending.append({name: Directory() if call.name == "mkdirat" else None})
             return found is not None
-        if call.name == "syscall_0x1c3":  # cachestat only reads; older versions of strace do not know its name
+        if call.name == "syscall_0x1c3":  # cachestat, which older versions of strace cannot name, only reads
             return False
         raise NotImplementedError(call.name)
 
@@ -155,7 +155,7 @@ class Disk:
             case "write":
                 node.pending.append(Write(offset, call.arguments[1]))
                 self._open[descriptor] = node, offset + call.result
-            case "sendfile":  # shutil copies files with it
+            case "sendfile":  # shutil copies files with sendfile
                 source, _ = self._open[int(call.arguments[1])]
                 start = int(call.arguments[2].partition("]")[0].lstrip("["))
                 content = written(source.durable, source.pending)[start : start + call.result]
@@ -219,8 +219,8 @@ class Cut(NamedTuple):
     """A kind of power cut, which determines the unsynchronised changes that survive.
 
     Attributes:
-        changes: Maps the number of pending changes of a directory to the number of first changes that survive.
-        writes: Maps the pending writes to a file to the writes that survive.
+        changes: Function from the number of a directory's pending changes to how many of the first ones survive.
+        writes: Function from the pending writes of a file to the writes that survive.
     """
 
     name: str
@@ -229,7 +229,7 @@ class Cut(NamedTuple):
 
 
 def zeros(writes):
-    """Return a list of writes in which every byte is replaced by zero."""
+    """Return these writes with every byte replaced by zero."""
     return [Write(offset, data and bytes(len(data))) for offset, data in writes]
 
 

@@ -48,8 +48,8 @@ def directories_and_times_are_those_of_the_model(monkeypatch):
 def moments(root, disk, calls, most=None):
     """Replay calls, cut the power after each, write what survives, and yield the call's number and the kind of cut.
 
-    Calls that change and synchronise nothing are skipped, and so are the middle calls of a run of writes, because a
-    cut keeps any part of the writes before it. A sample of `most` pairs always includes those after the last call.
+    Calls without effect are skipped, and so are writes between two other writes, because a cut may keep any part of
+    earlier writes. At most `most` pairs are sampled at random, and all cuts after the last call are added.
     """
     chance = random.Random(1)
     rehearsal = copy.deepcopy(disk)
@@ -85,7 +85,7 @@ def outcome(work, place):
         inspect(place)
         return 0
     if work == "backup" and not kept.exists():
-        WORK[work][1](place)  # also removes the remains of the backup that was cut
+        WORK[work][1](place)  # this also removes the remains of the interrupted backup
         shutil.rmtree(kept)
     inspect(place)
     if work == "backup" and kept.exists():

@@ -1,8 +1,8 @@
 """Define kinds of work to be interrupted, each with functions that prepare, do and check the work.
 
-The check runs the next command and inspects the store: the store opens and verifies, every release still has the
-numbers first seen, every published file is in the state and in both ledgers, and there are no other files. Then the
-check prepares the next attempt.
+The check runs the next command and inspects the store: the store opens and passes `verify`, every release still has
+the numbers first seen, every published file agrees with the state and the ledgers, and there are no other files. Then
+the check prepares the next attempt.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def prepare_append(place):
 
 
 def check_append(place):
-    """Check that the running counts cover whole steps, and that each step is counted once."""
+    """Check that running counts never decrease, and that every appended step is counted exactly once."""
     inspect(place)
     series = place.open().series("days")
     with series._hold() as (state, record):
@@ -150,7 +150,7 @@ def cannot_adopt(copy):
 
 
 def unbackup(place):
-    """Check that a backup is complete or absent, cannot be adopted, and is cleaned up by the next backup."""
+    """Check that an interrupted backup is complete or absent, cannot be adopted, and is removed by the next one."""
     halves = [(half, place.out / half.name) for half in place.root.glob(".kept.*.new")]
     for half, aside in halves:
         half.rename(aside)
@@ -182,7 +182,7 @@ def prepare_adopt(place):
 
 
 def plant(place):
-    """Check the store; then write temporary files such as killed runs leave behind, with and without a lock file."""
+    """Check the store; then write temporary files like those that killed runs leave, with and without a lock file."""
     inspect(place)
     for name in ("sparsehist-spill-died", "sparsehist-spill-open", "other"):
         parts = place.store / "tmp" / name / "parts"
@@ -194,7 +194,7 @@ def plant(place):
 
 
 def prepare_clear(place):
-    """Create a store with a release, and write temporary files such as killed runs leave behind."""
+    """Create a store with a release, and write temporary files like those that killed runs leave."""
     prepare(place)
     plant(place)
 
@@ -221,7 +221,7 @@ def script(place):
 
 
 def unscript(place):
-    """Check that running the interrupted script again completes it; sometimes drop the series afterwards."""
+    """Check that running the interrupted script again completes it; drop the series after every fifth release."""
     script(place)
     inspect(place)
     if place.number() % 5 == 4 and "by_script" in place.open().series_names():
@@ -242,15 +242,15 @@ def unmake(place):
 
 
 def round_committed(place):
-    """Commit one more round, with made-up noise."""
+    """Commit a round of three new cells with made-up noise."""
     with open_state(place.store) as state:
         model = grown(state)
-        # Few levels, because a round writes a row for each level, and the number of calls to kill must stay finite.
+        # Use only three levels: a round writes a row for each level, and every call adds another attempt.
         state.commit_round(model.make_round(Fraction(1, len(model.names) % 3 + 1), 3, 1))
 
 
 def grown(state):
-    """Return a model of the store with its present number of releases, redrawing their noise with fixed seeds."""
+    """Return a model of all releases of the store, with their made-up noise drawn again from fixed seeds."""
     record = state.series("queries")
     model = Model(record.path_id)
     for release in state.releases(record):
@@ -362,7 +362,7 @@ def check_session(place):
     with open_state(place.store) as state:
         state.verify()
         assert len(list(state.series("visits").directory.glob("*.start"))) == len(names)
-    if names:  # sessions cannot be dropped, and each one adds calls to the next attempt
+    if names:  # a session cannot be dropped, and would add calls to the next attempt
         again(place).release("public", level=1)
 
 

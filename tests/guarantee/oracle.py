@@ -111,7 +111,7 @@ class Small:
         self.names: dict[int, list[str]] = {}
 
     def of(self, seed):
-        """Return the names of a seed's databases, created at first use: unchanged, shuffled, without each unit."""
+        """Create a seed's databases on first use; return their names: unchanged, shuffled, one without each unit."""
         if seed not in self.names:
             held = tables(seed)
             every = [held, {name: frame.sample(fraction=1, shuffle=True, seed=seed) for name, frame in held.items()}]
@@ -144,7 +144,7 @@ class Small:
 
 
 class Large:
-    """Databases of large tables, each with one to four threads: unchanged, without four units, and also shuffled."""
+    """Four databases of large tables: one complete, and three without four units, of which one is shuffled."""
 
     def __init__(self):
         self.held = large_tables()
@@ -173,7 +173,7 @@ class Large:
         return self.engines[name].execute(text).fetchall()
 
     def breaks(self, query):
-        """Return whether a query gives any unit that all databases contain different rows in different databases."""
+        """Return whether a query's rows of any unit that all databases contain differ between the databases."""
         query = query.strip().removesuffix(";")
         columns = [
             column[0] for column in self.engines["one"].execute(f"select * from ({query}) limit 0").description

@@ -129,7 +129,7 @@ def test_units_of_two_types_are_refused(unit):
 
 
 def test_parameters_are_checked_with_their_values(tmp_path):
-    """The query check uses the values of parameters: it reads the named file and refuses sums times 0.5."""
+    """The query check uses the values of parameters, such as a file name or a floating-point factor in a sum."""
     file = str(tmp_path / "log.parquet")
     pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"], "n": [1, 2]}).write_parquet(file)
     query = "select user_id, query from read_parquet($file) where n > $n"

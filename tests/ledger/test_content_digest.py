@@ -43,7 +43,7 @@ def test_the_digest_does_not_depend_on_chunks_or_on_the_order_of_metadata():
 
 
 def test_a_release_that_was_changed_is_an_error_for_analysts(tmp_path):
-    """A reader refuses a file whose digest differs from the digest in the public ledger beside the file."""
+    """An analyst session refuses a release file whose digest differs from the digest in the public ledger."""
     counts = sh.Counts(pl.DataFrame({"key": range(5), "count": [10] * 5}), largest=1)
     series = sh.create(tmp_path / "store", counts, name="visits", key="key", max_keys=1, domain=sh.Integers(5))
     release, file = series.release("all", level=1, threshold=2), tmp_path / "out" / "all.parquet"

@@ -43,7 +43,7 @@ def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
     first, second = a_series(store, "first"), a_series(store, "second", noise="laplace", cap="0.5")
     first.release("a", level="0.5", threshold=50)
     store.drop("first")
-    second.release("a", level="0.25", threshold=250)  # charges its cap once: 0.5 tanh(0.25) = 0.12246
+    second.release("a", level="0.25", threshold=250)  # the budget charges the whole cap: ρ = 0.5·tanh(0.25)
     with pytest.raises(BudgetExceededError, match=r"level 0\.4, .*remaining rho 0\.377540668\d+; the largest"):
         a_series(store, "third").release("a", level="0.4", threshold=60)
     second.release("b", level="0.5", threshold=250)
@@ -123,7 +123,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
         store.set_budget(epsilon=3, delta=1e-6, route=route, population=route)
         a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)
         second = a_series(store, f"second_{route}", population=route)
-        if route == "gaussian":  # only one branch of the counterexample has noise that this route charges
+        if route == "gaussian":  # the other branch has Laplace noise, which this route refuses
             second.release("a", level="0.1887", threshold=500)
             continue
         with pytest.raises(BudgetExceededError, match="largest level that would fit"):

@@ -64,7 +64,7 @@ def rho_of(paths: list[Path]) -> Fraction:
 
 
 def own_epsilon(path: Path) -> float:
-    """Return the epsilon of one noise path, as a lower bound on the epsilon of all paths."""
+    """Return the epsilon of one noise path alone, which is a lower bound for several paths together."""
     return float(path.finest) * (1 - 2e-6) - 2e-6 if path.family in PURE else gaussian_epsilon([path])
 
 
@@ -195,9 +195,9 @@ class Beside:
     def expect(self, series: Series, path: Path, level: Fraction) -> type[RefusedError] | None:
         """Return the class of the refusal that is expected, or None if the release is allowed.
 
-        Budgets in epsilon cover Gaussian noise in closed domains, so the noise may use all of delta. All releases
-        together have the exact delta(epsilon) of one Gaussian release at the sum of the finest levels, and fit if
-        this is at most the budget's delta. Rounding to 12 digits is harmless: sums of `LEVELS` differ by more.
+        Here, budgets in epsilon cover only Gaussian noise, without open domains. All releases together cost as much
+        as one Gaussian release at the sum of the finest levels of all noise paths. They fit the budget if the exact
+        delta of that release is at most `DELTA`. Rounding to 12 digits is harmless: sums of `LEVELS` differ by more.
         """
         finer = max(Fraction(0), level - path.finest)
         total = sum((known.finest for known in series.paths), Fraction(0)) + finer
@@ -315,7 +315,7 @@ class Beside:
     def check_everybody(self, row: dict, populations: list[str]) -> None:
         """Check the ledger row over all populations.
 
-        Its cost is the largest cost over sets of populations that contain no two disjoint populations.
+        Its cost is the largest cost of any set of populations in which no two populations are declared disjoint.
         """
         sets = [
             chosen

@@ -108,7 +108,7 @@ def main() -> int:
     wanted = [each for each in mutations() if not each.equivalent and (options.slow or not each.slow)]
     wanted = [each for each in wanted if options.only in f"{each.room} {each.file} {each.before}"]
     with ThreadPoolExecutor(options.jobs) as pool:
-        # Control: without the mutation, the same tests pass in a copy.
+        # Control: without the mutation, the same tests must pass in a copy.
         controls = {each.tests: each for each in wanted if not is_stale(each)}
         passing = pool.map(lambda each: passes(each, broken=False), controls.values())
         passed = {tests for tests, good in zip(controls, passing, strict=True) if good}

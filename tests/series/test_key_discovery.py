@@ -67,7 +67,7 @@ def test_a_unit_alone_is_revealed_with_probability_delta_at_most(rounds):
 
 @pytest.mark.parametrize("keys", [1, 9, 64])
 def test_units_are_revealed_as_often_as_the_formula_says(keys):
-    """Units whose keys no other unit has are revealed with the computed probability.
+    """A unit whose keys no other unit has is revealed with the computed probability.
 
     The test detects a threshold that is 20 % too low.
     """

@@ -22,7 +22,7 @@ SCENES = {
     "skellam": (["0.1", "0.05", "1/5", "0.1", "0.07"], [6, 9, 4, 5, 7]),
     "poisson": (["0.1", "0.05", "1/5", "0.1", "0.07"], [13, 25, 8, 12, 18]),
 }
-# With 40,000 cells of each count, a 4 % error in how often the same releases publish a cell is detected.
+# With 40,000 cells of each count, the tests detect an error of 4 % in how often cells are published.
 CELLS = 40_000
 COUNTS = np.repeat([0, 1, 3], CELLS)
 

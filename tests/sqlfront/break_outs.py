@@ -1,4 +1,4 @@
-"""List statements that readers of releases may not run; {here} has the releases, {elsewhere} other files."""
+"""SQL statements that analyst sessions must refuse; {here} contains the releases, {elsewhere} other files."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ PLAIN = [
 ]
 
 MORE = [
-    # files, with other function names, other spellings and other positions in a statement
+    # Read files with other functions, in other spellings and at other positions of a statement.
     "select * from \"read_csv\"('{elsewhere}/secret.csv')",
     "select * from main.read_csv('{elsewhere}/secret.csv')",
     "select * from system.main.read_csv('{elsewhere}/secret.csv')",
@@ -145,7 +145,7 @@ MORE = [
     "create view elsewhere as select 1 as x",
     "create or replace view queries.public as select 1 as x",
     "create temp table t as select 1 as x; copy t to '{here}/t.csv'",
-    # databases, settings, extensions, secrets
+    # Use databases, settings, extensions or secrets.
     "attach 'https://example.com/x.duckdb'",
     "attach if not exists '{elsewhere}/other.duckdb' as other (read_only)",
     "attach or replace '{elsewhere}/other.duckdb' as memory",
@@ -171,7 +171,7 @@ MORE = [
     "create or replace secret (type http)",
     "drop secret s",
     "drop persistent secret if exists s",
-    # tables, and statements that create or change them
+    # Create, change or drop tables.
     "drop table if exists ledger cascade",
     "drop view if exists queries.public",
     "drop table queries.partner; select 1",
@@ -246,7 +246,7 @@ _BY_NAME = [
     *(f"select * from {name}('{{elsewhere}}/secret.json')" for name in _JSON_READERS.split()),
 ]
 
-# A file in every position of a query where a table or a value may appear.
+# Queries that name a file at every position where a table or a value may appear.
 _PLACES = [
     "select * from queries.public where query in (select a from {file})",
     "select * from queries.public where exists (from {file})",

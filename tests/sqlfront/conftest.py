@@ -13,7 +13,7 @@ SECRET_KEY, SECRET_UNIT = "zzsecretkey", "zzsecretunit"
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Change to a temporary working directory."""
+    """Change to a temporary working directory, and return it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -34,7 +34,7 @@ def store():
 
 @pytest.fixture
 def session(store, log):
-    """Open a session on the store, in which the log is a table."""
+    """Open an SQL session on the store, in which the log is a table."""
     with Session(store, tables={"log": log}) as opened:
         yield opened
 

@@ -1,4 +1,4 @@
-"""Readers can query published releases and nothing else."""
+"""An analyst session can query published releases and nothing else."""
 
 import hashlib
 import shutil
@@ -33,13 +33,13 @@ def published(tmp_path_factory):
 
 @pytest.fixture
 def analyst(published):
-    """Open a reader's session on the published releases."""
+    """Open an analyst session on the published releases."""
     with open_analyst(published, memory_limit="200MB", threads=1) as session:
         yield session
 
 
 def test_releases_are_tables_and_need_no_store(analyst, published):
-    """Without a store, each release is a table `series.release`, and the ledger table lists it."""
+    """An analyst session needs no store: each release is a table `series.release` that the table `ledger` lists."""
     rows = analyst.sql("select * from queries.public order by noisy_count desc, query")
     assert rows.equals(sh.read(published / "queries.parquet").frame)
     assert analyst.sql('select query from "select"."public"').height == 2
@@ -67,7 +67,7 @@ def test_releases_are_tables_and_need_no_store(analyst, published):
     ],
 )
 def test_a_reader_may_query(analyst, query):
-    """A reader may run any statement that only reads tables in the session."""
+    """An analyst session runs statements that only read its tables."""
     assert isinstance(analyst.sql(query), pl.DataFrame)
 
 
@@ -77,7 +77,7 @@ def _everything(*directories):
 
 
 def test_every_attempt_to_break_out_is_refused(published, tmp_path, monkeypatch):
-    """Every attempt to reach more than the releases raises NotAllowedError, and changes no file or table."""
+    """Each of 250 statements that try to reach more than the releases raises NotAllowedError and changes nothing."""
     elsewhere, here = tmp_path / "elsewhere", tmp_path / "cwd"
     elsewhere.mkdir()
     here.mkdir()
@@ -121,7 +121,7 @@ SHUT_IN = [
 
 @pytest.mark.parametrize("attempt", SHUT_IN)
 def test_the_engine_is_locked_without_the_rules(published, tmp_path, attempt):
-    """Even without our own rules, DuckDB refuses access to files, settings and Python variables."""
+    """Even if our own check of statements is bypassed, DuckDB refuses to use files, settings or Python variables."""
     (tmp_path / "secret.csv").write_text("a\nsecret word\n")
     frame_of_the_caller = pl.DataFrame({"a": [1]})
     before = _everything(tmp_path)
@@ -132,7 +132,7 @@ def test_the_engine_is_locked_without_the_rules(published, tmp_path, attempt):
 
 
 def test_the_store_is_not_opened(published, tmp_path):
-    """A reader's session does not read a store beside the releases, and refuses a store as its directory."""
+    """An analyst session does not read a store beside the releases, and refuses a store as its directory."""
     place = tmp_path / "published"
     shutil.copytree(published, place)
     store = place / "logs.sparsehist"
@@ -146,7 +146,7 @@ def test_the_store_is_not_opened(published, tmp_path):
 
 
 def test_a_release_that_was_changed_is_refused(published, tmp_path):
-    """A release file that differs from its entry in the public ledger is refused."""
+    """An analyst session refuses a release file that differs from its entry in the public ledger."""
     place = tmp_path / "published"
     shutil.copytree(published, place)
     shutil.copy(place / "partner.parquet", place / "queries.parquet")
@@ -161,7 +161,7 @@ def test_a_release_that_was_changed_is_refused(published, tmp_path):
 
 
 def test_a_place_without_releases_is_refused(tmp_path):
-    """A directory is refused if it contains no releases, or if its public ledger has invalid content."""
+    """An analyst session refuses a directory that has no releases, or a public ledger with invalid content."""
     with pytest.raises(NotFoundError, match="no release"):
         open_analyst(tmp_path)
     (tmp_path / "sparsehist-ledger.json").write_text("[]")

@@ -1,4 +1,4 @@
-"""A reader's session limits memory and time, and another thread can interrupt its statements."""
+"""An analyst session limits memory and time, and another thread can interrupt its statements."""
 
 import threading
 import time
@@ -17,19 +17,19 @@ LEDGER = pl.DataFrame({"store": ["a"], "series": ["queries"], "release": ["publi
 
 
 def session(**limits):
-    """Return a reader's session on one release."""
+    """Return an analyst session on one release."""
     return AnalystSession([sh.Release(ROWS, {"series": "queries", "name": "public"})], LEDGER, **limits)
 
 
 @pytest.fixture
 def analyst():
-    """Open a reader's session with a memory limit of 200 MB and a time limit of two minutes."""
+    """Open an analyst session with a memory limit of 200 MB and a time limit of two minutes."""
     with session(memory_limit="200MB", threads=2, time_limit=120) as opened:
         yield opened
 
 
 def answers(analyst):
-    """Return whether the reader's session still answers queries correctly."""
+    """Return whether the analyst session still answers queries correctly."""
     return analyst.sql("select sum(noisy_count) from queries.public").item() == ROWS["noisy_count"].sum()
 
 
@@ -42,7 +42,7 @@ def answers(analyst):
     ],
 )
 def test_the_memory_limit_bounds_queries_and_results(analyst, query):
-    """The memory limit stops large queries and large results, and the session remains usable."""
+    """The memory limit of an analyst session stops large queries and results, and the session remains usable."""
     with pytest.raises(StatementError, match=r"memory limit of this session, 190\.7 MiB"):
         analyst.sql(query)
     assert analyst.sql("select range::int as i from range(5_000_000)")["i"].to_list()[-1] == 4_999_999
@@ -51,7 +51,7 @@ def test_the_memory_limit_bounds_queries_and_results(analyst, query):
 
 @pytest.mark.parametrize("query", [ENDLESS, ENDLESS_ROWS])
 def test_a_statement_is_stopped_at_the_time_limit(query):
-    """A statement is interrupted when it reaches the time limit, and the session remains usable."""
+    """A statement of an analyst session is interrupted at the time limit, and the session remains usable."""
     with session(time_limit=1) as analyst:
         start = time.monotonic()
         with pytest.raises(StatementError, match=r"longer than the time limit of 1 s$|memory limit"):
@@ -63,7 +63,7 @@ def test_a_statement_is_stopped_at_the_time_limit(query):
 
 
 def test_a_statement_can_be_stopped(analyst):
-    """Another thread can interrupt a statement, and the session then runs further statements unless it is closed."""
+    """Another thread can interrupt a statement; the session then runs further statements until it is closed."""
     timer, begun = threading.Timer(0.5, analyst.interrupt), time.monotonic()
     timer.start()
     with pytest.raises(StatementError):

@@ -44,7 +44,7 @@ def written(tmp_path):
     ],
 )
 def test_a_file_that_is_no_release_is_refused(written, rows, changed, reason):
-    """`sh.read` and a reader's session refuse a forged file; the error names the file but shows no row of it."""
+    """`sh.read` and analyst sessions refuse a forged release file; the error names the file but shows no row."""
     file = written(rows, **changed)
     for read, path in ((sh.read, file), (open_analyst, file.parent)):
         with pytest.raises(InputError, match=reason) as refused:

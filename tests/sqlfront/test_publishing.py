@@ -12,7 +12,7 @@ RELEASE = "release {name} from queries at level {level} expecting 1 false keys t
 
 
 def test_no_file_that_is_something_else_is_replaced(ran, here, store):
-    """A file with other content is never replaced, not even through a link, and no noise is drawn."""
+    """RELEASE … TO never replaces a file with other content, not even through a link, and then draws no noise."""
     ran(CREATE + RELEASE.format(name="first", level=1, file="first.parquet"))
     before = (here / "first.parquet").read_bytes()
     (here / "text.parquet").write_text("mine")

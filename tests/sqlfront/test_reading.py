@@ -1,4 +1,4 @@
-"""Scripts are split and parsed as DuckDB does it, and errors give line and column."""
+"""SQL scripts are split into statements exactly as DuckDB splits them, and errors give line and column."""
 
 from decimal import Decimal
 from itertools import permutations
@@ -82,7 +82,7 @@ def test_create_series_is_read_with_values_of_every_kind():
     ],
 )  # fmt: skip
 def test_our_statements_are_read(text, values):
-    """The clauses of a statement become fields, whether they are written in upper or lower case."""
+    """Clauses of RELEASE, PLAN and DROP, in upper or lower case, become fields of the parsed statement."""
     statement = _read(text, l=Decimal("0.1"))
     first = {"release": {"name": "a", "series": "b"}, "plan": {"series": "b"}, "show ledger": {"series": "b"}}
     assert statement.values == first.get(statement.kind, {}) | values
@@ -131,7 +131,7 @@ def test_the_error_of_a_wrong_statement_points_at_its_place(text, column, said):
     ],
 )
 def test_the_error_of_a_check_names_its_statement(ran, text, said):
-    """An error about a misspelt name gives the name and the line of the statement."""
+    """An error that is found when a statement is checked gives the statement's line and says what is wrong."""
     ran(CREATE)
     (error,) = ran(f"\n{text}")[1]
     assert error.startswith("line 2, column 1: ") and said in error

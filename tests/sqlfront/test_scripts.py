@@ -16,7 +16,7 @@ GOOD = [
     *(f"select count(*) as n from s{i}.r{i % 3}" for i in range(5)),
     *(f"select n from t{i}" for i in range(5)),
 ]
-# By index in the script: a wrong statement, and part of the error that the check reports.
+# Index in `GOOD`: a wrong statement to put there, and part of the error that the check reports.
 WRONG = {
     3: ("creat table t3 as select 1", "syntax error"),
     12: ("create view v2 as select 'unknown $p', $nothing", "has no value"),
@@ -26,7 +26,7 @@ WRONG = {
     38: ("release r1 from s4 at lvel 0.2", "expected LEVEL"),
     49: ("select n frm t4 x y", "syntax error"),
 }
-# Statements that pass the check but fail when they run.
+# The same for statements that pass the check but fail when they run.
 FAILING = {
     7: ("create table t1 as select 1", "already exists"),
     21: (f"create series s1 with ({OPTIONS}, cap = 1) as select * from v1 limit 5", "LIMIT"),
@@ -60,7 +60,7 @@ def test_fifty_statements_run_in_order(store, session):
 def test_nothing_runs_where_anything_is_wrong(store, session):
     """All errors in a script are reported at once, each with its line, and no statement runs."""
     outcomes = run_script(session, _script(WRONG, FAILING))
-    wrong = WRONG | dict.fromkeys((31, 32), ("", "no series s2"))  # the declaration of s2 is wrong
+    wrong = WRONG | dict.fromkeys((31, 32), ("", "no series s2"))  # s2 cannot be created
     assert [outcome.number - 1 for outcome in outcomes] == sorted(wrong)
     for outcome in outcomes:
         said = wrong[outcome.number - 1][1]
@@ -144,7 +144,7 @@ def test_a_dry_run_counts_periods_that_were_dropped(store, session):
     foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
     assert [str(outcome.error) for outcome in foreseen] == [str(outcome.error) for outcome in done]
     assert foreseen[-1].error is not None
-    ended = "nothing more can be added to v"  # this is said only of released periods
+    ended = "nothing more can be added to v"  # only dropping a released period says this
     assert not any(ended in outcome.message for outcome in (foreseen[0], done[0]))
     for dry in (True, False):
         (dropped,) = run_script(session, "drop series v_2026w12", dry_run=dry)

@@ -1,4 +1,4 @@
-"""Series, releases and tables of a session are the same in SQL and in Python."""
+"""SQL and Python give the same series, releases and ledger, and check queries in the same way."""
 
 from fractions import Fraction
 
@@ -77,7 +77,7 @@ def test_an_unverified_query_is_run_and_remembered(store, ran):
     [
         ("create view v as select * from log where query <> 'bus 1'", "v"),
         ("attach ':memory:' as other; create table other.v as from log; use other", "v"),
-        # A table of the session replaces the frame from `tables=`.
+        # Here, a view or table of the session replaces the data frame `log`.
         ("create table other as from log; create or replace temp view log as from other limit 3", "log"),
         ("create table other as from log; drop view log; create table log as from other limit 3", "log"),
     ],
@@ -243,7 +243,7 @@ def test_measures_are_declared_in_words(store):
 
 
 def test_every_source_says_what_was_checked(log, here):
-    """Metadata and ledger state, for each source of a series, whether its query was checked."""
+    """Metadata and ledger state whether a series comes from a file, a checked query or an unchecked source."""
     log.write_parquet("log.parquet")
     query = sh.Query("select user_id, query from read_parquet($file)", parameters={"file": "log.parquet"})
     sources = {"a": (log, "unchecked source"), "b": ("log.parquet", None), "c": (query, "checked query")}

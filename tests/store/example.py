@@ -19,7 +19,7 @@ N_KEYS = 400
 
 
 def counted(n: int = N_KEYS) -> pl.DataFrame:
-    """Return counts with few distinct values, whose keys occur in no other file."""
+    """Return counts of 1 to 7 for keys that begin with a planted text."""
     number = np.arange(n)
     return pl.DataFrame({"key_0": [f"planted-key-{i:06d}" for i in number], "count": 1 + number % 7})
 
@@ -45,7 +45,7 @@ def make_store(path: Path, *, durable: bool = True) -> Path:
 
 @dataclass
 class Model:
-    """The expected contents of a noise path, as plain arrays."""
+    """The expected contents of a noise path: tracked cells, their noise by level, and names of releases."""
 
     path_id: int
     integer_noise: bool = False
@@ -56,7 +56,7 @@ class Model:
     names: list[str] = field(default_factory=list)
 
     def make_round(self, level: Fraction | str, n_new: int, n_empty: int = 0, *, seed: int = 0) -> NewRound:
-        """Return a new round with `n_new` cells, `n_empty` of them without units, and add the round to the model."""
+        """Return a new round with `n_new` cells, of which `n_empty` are empty, and add the round to the model."""
         level = Fraction(level)
         rng = seeded(1000 * len(self.names) + seed)
         dtype = np.int64 if self.integer_noise else np.float64

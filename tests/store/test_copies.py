@@ -1,4 +1,4 @@
-"""Copying, restoring or moving a store never draws two noises for one level, except as docs/store.md warns.
+"""After a store is copied, restored or moved, no level gets two noises, except as docs/store.md warns.
 
 A scenario is a list of steps. A step is a method of `World`, such as `make`, `open`, `use` (release at a new level)
 or `adopt` (adopt, then use), or else a shell command. The steps run in a directory with a store at `home/store`,
@@ -74,7 +74,7 @@ class World:
         self._use(store, publish=True)
 
     def _list(self, store):
-        """Write the file of an earlier release, which lists the release in the public ledger."""
+        """Write an earlier release to a file, so that the public ledger lists it."""
         sh.open(store).series("words").release("before").write_parquet(self.root / "public" / "before.parquet")
 
     def _backup(self, store, copy):
@@ -97,7 +97,7 @@ class World:
             self._use(store)
 
     def _torn(self, store, copy):
-        """Copy a store with its journal in the middle of a transaction, which is then rolled back."""
+        """Copy a store and its journal during a transaction, and then roll the transaction back in the original."""
         self._dying(store, Database, "insert_event", lambda: subprocess.run(["cp", "-a", store, copy], check=True))
 
     def _unmarked(self, store):
@@ -106,7 +106,7 @@ class World:
 
     @property
     def noises(self):
-        """Return the number of different noises that were drawn for one level."""
+        """Return the number of different noises among all releases at level 1."""
         return len({frame.hash_rows(seed=1).sum() for frame in self.seen})
 
 
@@ -259,7 +259,7 @@ def slow(names):
 
 @pytest.mark.parametrize("what", slow(BESIDE))
 def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
-    """No scenario of copying a store draws two different noises for one level."""
+    """In every scenario of copying or restoring a store, at most one noise is drawn for a level."""
     world = taken(BESIDE[what])
     assert world.noises <= 1, f"{world.refusals} refusals of {world.refusals + len(world.seen)}"
     assert world.seen or "container" in what
@@ -268,7 +268,7 @@ def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", NAMED)
 def test_copies_listed_as_not_noticed_are_not_noticed(what, taken):
-    """In each scenario that docs/store.md lists as unnoticed, each copy of the store draws its own noise."""
+    """In each scenario that docs/store.md lists as not noticed, the two copies of a store draw different noise."""
     assert taken(NAMED[what][0]).noises == 2
 
 

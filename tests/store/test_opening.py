@@ -127,7 +127,7 @@ def test_damage_to_a_round_is_named(path):
     ],
 )
 def test_an_altered_state_is_refused(path, change):
-    """A state with altered releases, triggers or views is refused, even if the digest of the state is missing."""
+    """A state with an altered release or an added trigger or view is refused, even if its digest file is missing."""
     with open_state(path) as state:
         model = Model(1)
         state.commit_round(model.make_round("2", 20, 5))
@@ -166,7 +166,7 @@ def test_a_check_notices_a_flipped_bit_of_any_file(path, part):
 def test_a_damaged_mark_is_an_error(tmp_path, path):
     """A store with a damaged mark file is refused.
 
-    The mark file records the store's generation; a new store at the path keeps the marks of a removed store.
+    The mark file records the store's generation. A new store at the same path keeps the lines of a removed store.
     """
     mark = tmp_path / "s.generation"
     first = mark.read_bytes()

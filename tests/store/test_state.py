@@ -116,7 +116,7 @@ def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         model = Model(state.series("queries").path_id)
-        for _ in range(40):  # several pages of the state, so that SQLite has moved rows
+        for _ in range(40):  # enough rows for several pages, so that SQLite moves rows
             state.commit_round(model.make_round("1/3", 2, 1))
     run = Database.run
 

@@ -269,7 +269,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Call], di
     return list(_calls(receivers)), receivers, plausible(directory, receivers)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may interrupt a finalizer
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a finalizer may be interrupted
 def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """No public function shows data that is passed in one of its parameters, whatever the kind of data."""
     calls, receivers, values = everything

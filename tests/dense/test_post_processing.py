@@ -27,7 +27,7 @@ def test_steps_do_what_they_say():
 
 
 def test_a_chain_is_lossless_when_every_step_is():
-    """A chain of post-processing is lossless only if every step is, and its metadata list the steps in order."""
+    """Post-processing is lossless only if every step is lossless, and its metadata list the steps in order."""
     plain = MultipleRelease(Gaussian(), [0, 5, 10]).release(1)
     chain = plain.process(scale(2)).process(scale(0.5))
     assert chain.metadata["lossless"] == plain.metadata["lossless"] == LOSSLESS

@@ -70,7 +70,10 @@ def test_branches_cost_the_level_of_their_lowest_common_ancestor():
 
 
 def test_gaussian_branches_cost_what_their_covariance_says():
-    """The joint level of Gaussian resales is the sum of all entries of M^-1, where M is their noise covariance."""
+    """The joint level of Gaussian resales follows from the covariance matrix of their noise.
+
+    It is the sum of all entries of M^-1, where M is the covariance in units in which a level has variance 1 / level.
+    """
     held = tree(Gaussian())
     common = {frozenset(pair): joint for pair, joint in [
         (("one", "other"), 1), (("one", "coarse"), 1), (("other", "coarse"), 1), (("below", "other"), 1),

@@ -48,7 +48,7 @@ def test_small_domains_hold_their_cells_in_order(domain, cells):
 
 
 def test_integers_reach_both_ends_of_64_bits():
-    """Integer domains as large as Int64 or UInt64 have the exact size, and draws come from both halves of them."""
+    """Integer domains as large as Int64 or UInt64 have the exact size, and draws fall into both halves of them."""
     for bounds, dtype in ((SIGNED, pl.Int64), (UNSIGNED, pl.UInt64)):
         domain = Integers(*bounds)
         drawn = domain.draw(1000, rng=seeded(3))["key_0"]
@@ -89,7 +89,7 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("domain", "fitting", "others"), ACCEPTED, ids=lambda value: str(value)[:30])
 def test_columns_are_accepted_where_no_value_can_be_lost(domain, fitting, others):
-    """Key columns are accepted if their dtype converts to the domain's without loss, and otherwise refused."""
+    """A key column is accepted only if its dtype converts to the dtype of the domain without loss."""
     for dtype in fitting:
         assert domain.accepts(0, dtype() if isinstance(dtype, type) else dtype), dtype
     for dtype in (*others, pl.Float32, pl.Float64, pl.Decimal(10, 2)):

@@ -1,4 +1,4 @@
-"""Tests that invalid domains, catalogues and cells are refused with the wrong value or a valid form."""
+"""Tests that errors about invalid domains, catalogues and cells name the wrong value or a valid form."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def release_sparse(
 
 
 def hide_unpublished(releases: DenseReleases) -> DenseReleases:
-    """Replace the noise of cells that are never published by NaN, as sparse releases do."""
+    """Replace the noise of cells that are never published by NaN, as in sparse releases."""
     seen = releases.published.any(axis=0)
     return DenseReleases(np.where(seen, releases.noise, np.nan), releases.published)
 

@@ -51,7 +51,10 @@ def misplaced(n: float, p: float, exact_p: float) -> float:
     ("n", "p"), [(3.0, 0.01), (20.0, 0.2), (64.0, 0.45), (120.0, 0.5), (1e6, 1e-6), (1e9, 6e-8), (1e15, 3e-15)]
 )
 def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
-    """Binomial distributions of small mean are inverted to within 1e-12, and a relative error of 1e-9 is detected."""
+    """Binomial draws of small mean invert the exact distribution function to within 1e-12.
+
+    Negative control: a success probability with a relative error of 1e-9 is detected.
+    """
     assert misplaced(n, p, p) < 1e-12
     assert misplaced(n, p * (1 + 1e-9), p) > 2e-12
 
@@ -95,14 +98,14 @@ def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: fl
 
 
 def test_certain_and_impossible_events() -> None:
-    """With probability 1 all cells exceed the threshold, and with probability 0 no cell does."""
+    """If the exceedance probability is 1, all cells exceed the threshold; if it is 0, no cell does."""
     got = binomial([7, 7, 0, 2**31 - 8, 10**30], [0.0, -np.inf, -1.0, 0.0, -np.inf], rng=entropy.seeded(1))
     assert got.tolist() == [7, 0, 0, 2**31 - 8, 0]
     assert binomial([], [], rng=entropy.seeded(1)).size == 0
 
 
 def test_more_than_fit_and_less_than_nothing_are_refused_before_drawing() -> None:
-    """A negative number of cells, or more than 2**31 expected exceedances, are refused before memory is allocated."""
+    """A negative number of cells, and over 2**31 expected exceedances, are refused before memory is allocated."""
     for numbers, log_p in ([10**30], math.log(1e-10)), ([10**400], -1.0), ([10**12], 0.0):
         with pytest.raises(ThresholdError):
             binomial(numbers, [log_p], rng=entropy.seeded(1))

@@ -1,4 +1,4 @@
-"""Tests of `draw_exceeding`: cells exceed a threshold at the exact rate, and their noise is distributed exactly."""
+"""Tests of `draw_exceeding`, which draws the cells that exceed a threshold, and their noise."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ def rate(past: list, level: str, threshold: float, sensitivity: float = 1.0, cou
 
 
 def in_stds(t: float, levels: list[float]) -> list[tuple[float, float]]:
-    """Return past releases at these levels whose thresholds lie t standard deviations above 0."""
+    """Return (level, threshold) pairs; each threshold is `t` standard deviations of the noise at its level."""
     return [(level, t * UNIT.std(level)) for level in levels]
 
 
 def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
-    """Noise of newly exceeding cells has the reference mean and variance; the mean by [ARNP Alg. 6] is rejected."""
+    """The noise of newly exceeding cells has the reference mean and variance.
+
+    Negative control: the mean that [ARNP Alg. 6] gives is rejected.
+    """
     past, sigma = in_stds(3, [0.1, 0.2]), UNIT.std(0.4)
     drawn = draw_exceeding(UNIT, past, 0.4, 3 * sigma, round(400_000 / 0.00108), rng=entropy.seeded(12))
     z = drawn.values / sigma
@@ -81,7 +84,7 @@ def test_rates_in_any_order_agree_with_quadrature(scene: str) -> None:
 
 
 def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
-    """A group without cells, or an empty list of groups, gives empty output of the correct shape."""
+    """For a group without cells, and for no groups at all, `draw_exceeding` returns empty arrays of correct shape."""
     assert draw_exceeding(UNIT, [(0.1, 5.0)], 0.2, 4.0, 0, rng=entropy.seeded(1)).paths.shape == (0, 1)
     assert draw_exceeding(UNIT, [], 0.2, 4.0, [], count=[], rng=entropy.seeded(1)).values.shape == (0,)
     empty_and_rare = draw_exceeding(UNIT, [(0.1, 5.0)], 0.2, 40.0, [7, 0], count=[0, 12], rng=entropy.seeded(1))

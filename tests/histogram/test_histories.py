@@ -67,7 +67,7 @@ def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family)
 
 @pytest.mark.parametrize("family", EACH_KIND, ids=repr)
 def test_a_series_never_has_a_rare_history(family: Family) -> None:
-    """Before the history of a group becomes rarer than allowed, all cells of the group are drawn explicitly."""
+    """Before the history of a group of cells becomes rarer than allowed, all these cells are drawn explicitly."""
     for seed in range(12):
         choose, rng = np.random.default_rng(seed), entropy.seeded(seed)
         counts = np.unique(choose.integers(0, 40, 12))
@@ -88,7 +88,10 @@ def test_a_series_never_has_a_rare_history(family: Family) -> None:
 
 
 def test_close_levels_share_a_bound() -> None:
-    """The rarities of distant levels add up; fifty nearly equal levels are at most three times as rare as one."""
+    """A history of fifty nearly equal levels is at most three times as rare as a history of one of them.
+
+    The rarity of a history of distant levels is the sum of the rarities of the single levels.
+    """
     family, counts = Gaussian(), np.array([0.0, 3.0])
     near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]
     together = rarity(family, history_of(near), counts)

@@ -57,7 +57,7 @@ def test_the_exact_probability_is_below_the_stated_delta_in_every_order_of_round
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_stated_delta_is_the_same_in_every_order_for_the_same_thresholds(name: str) -> None:
-    """The stated delta does not depend on the order of the releases."""
+    """The stated delta of an open domain does not depend on the order of the releases."""
     family, levels = FAMILIES[name]
     _, releases = spend(family, "1e-3", levels)
     releases.append((releases[0][0], releases[0][1] + 1))

@@ -28,7 +28,7 @@ from tests.stats import assert_consistent, assert_detected, two_sample_outcomes
 
 
 class Case(NamedTuple):
-    """A noise family, rounds of (level, threshold), true counts, and the number of cells of each count."""
+    """A test case: a noise family, (level, threshold) rounds, true counts, and the number of cells of each count."""
 
     family: Family
     rounds: Sequence[tuple[str, float]]
@@ -52,7 +52,7 @@ class Case(NamedTuple):
         return p_value(releases, reference, self.all_counts == count)
 
 
-# The levels are out of order, and one returns with a lower threshold; each release publishes many cells.
+# The levels are not in order, and one is used twice, the second time with a lower threshold.
 SCRAMBLED = [("0.2", 2.5), ("0.05", 5.0), ("1/2", 2.0), ("0.2", 1.75), ("0.1", 2.5)]
 # Sixteen rounds at ten levels, some of them repeated; thresholds go up, down and below zero.
 MANY = [
@@ -92,7 +92,7 @@ def fifty(rng: np.random.Generator) -> list[tuple[str, float]]:
 
 
 def shaped(family: Family, shape: str) -> Case:
-    """Return the case that `SHAPES` describes under this name, for a noise family."""
+    """Return the test case of a noise family for an entry of `SHAPES`."""
     rounds, cells = SHAPES[shape]
     above = 2**33 if shape == "large counts" else 0
     bounds = [

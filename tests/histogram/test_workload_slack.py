@@ -63,7 +63,7 @@ def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
         return noise_of(strategy, np.eye(strategy.n_noise)).astype(np.longdouble) @ z
     kernel, cells, pi = strategy.kernel, strategy.workload.n_cells, np.longdouble("3.14159265358979323846264338")
     v, prefix = np.arange(1, kernel.n + 1), isinstance(kernel, PrefixKernel)
-    # sin(2πuv/P) for u = n, …, 1, or sin(πuv/N) for u = 1, …, n; each angle is reduced exactly
+    # The sines are sin(2πuv/P) for u = n, …, 1, or sin(πuv/N) for u = 1, …, n; angles are reduced exactly.
     size, u = (2 * kernel.n + 1, v[::-1]) if prefix else (2 * (kernel.n + 1), v)
     waves = np.sin(2 * pi * (np.outer(u, v) % size) / size) * np.sqrt(np.longdouble(4) / size)
     if prefix:

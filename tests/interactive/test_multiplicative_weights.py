@@ -26,7 +26,7 @@ def silent(monkeypatch):
 
 
 def test_a_session_costs_the_sum_of_its_updates():
-    """The levels of all updates add up exactly to the level of the session, and their zCDP costs to its ρ."""
+    """The levels of a session's updates add up exactly to its level, and their zCDP costs add up to its ρ."""
     session = Weighing(cells=4, mass=1000, level="1.5", accuracy=0.2, most_updates=50)
     watch, answer = session.levels
     assert session.updates * (watch + answer) == Fraction(3, 2)

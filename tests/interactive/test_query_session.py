@@ -154,7 +154,7 @@ def test_it_goes_on_wherever_it_is_opened(tmp_path):
 
 @pytest.mark.parametrize("failure", [StoreError("the disk is full"), KeyboardInterrupt()])
 def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeypatch, failure):
-    """If committing an update fails, the next query commits this update first, because the failure reveals it."""
+    """If committing an update fails, the next query commits it first, because the failure revealed the update."""
     session = series.interactive("ad_hoc", **ASKED)
     k = session.updates_left
 

@@ -95,7 +95,7 @@ def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -
 @EVERY_FAMILY
 @pytest.mark.parametrize("target", ["0.1", "0.49", "0.500001", "0.7", "50", "1e9"])
 def test_carry_keeps_every_order_to_the_last_bit(family: Family, target: str) -> None:
-    """If noise of several rows is carried to another level with shared randomness, larger noise stays larger."""
+    """If rows of noise are carried to another level with shared randomness, their order stays the same."""
     rng = entropy.seeded(503)
     low = family.sample(5000, "0.5", rng=rng)
     if family.integer:
@@ -145,7 +145,10 @@ class PrintedBetween(Laplace):
 
 
 class Mirrored(Laplace):
-    """A wrong family: refined noise keeps its sign, which gives the exact distribution but can reverse an order."""
+    """A wrong family: refined noise keeps its sign, so that the order of two values can be reversed.
+
+    The distribution of each refined value is correct.
+    """
 
     def _refined(self, coarse, known, target, *, rng):
         return np.where(coarse < 0, -1, 1) * super()._refined(np.abs(coarse), known, target, rng=rng)

@@ -28,7 +28,7 @@ TABLES = [
 
 @pytest.mark.parametrize(("law", "mass", "parameters", "cells"), TABLES)
 def test_tables_are_the_law(law, mass, parameters: tuple[float, ...], cells: int) -> None:
-    """Tables of integer distributions are exact to 1e-12, and a mean that is a relative 1e-8 off is rejected."""
+    """Tables of integer distributions are exact to 1e-12, and a mean with a relative error of 1e-8 is detected."""
     *trials, last = parameters
     wrong = last * (1 + (1e-8 if law is skellam_law else 1e-9))
     with mpmath.workdps(DIGITS):

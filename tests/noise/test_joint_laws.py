@@ -106,14 +106,14 @@ class PrintedBetweenIntegers(DiscreteLaplace):
 
 
 class WrongShare(Poisson):
-    """A wrong family: the thinning probability is computed from levels instead of means."""
+    """A wrong family: the probability of thinning Poisson noise is computed from levels instead of means."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         return fine + rng.binomial(coarse - fine, float((fine_level - level) / (fine_level - coarse_level)))
 
 
 class PartsOfOneSide(Skellam):
-    """A wrong family: a difference of two Poisson numbers is thinned as if one of the two were 0."""
+    """A wrong family: a difference of two Poisson numbers is thinned as if one of the numbers were 0."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         share = float((1 / level - 1 / fine_level) / (1 / coarse_level - 1 / fine_level))

@@ -16,7 +16,10 @@ DRAWS = 200_000
 
 
 def test_between_equals_its_limits_when_the_levels_nearly_meet() -> None:
-    """Gaussian noise inserted just above the coarse level is near the coarse noise, in spite of cancellation."""
+    """Gaussian noise at a level just above the coarse level is close to the coarse noise.
+
+    Cancellation in the weights of the coarse and the fine noise loses no digits.
+    """
     rng, family = entropy.seeded(24), Gaussian(sensitivity=math.sqrt(20))
     coarse, fine = family.sample(1000, "0.1", rng=rng), np.zeros(1000)
     near = family.between(coarse, "0.1", fine, "0.3", "0.1000000000000000000001", rng=rng)

@@ -62,7 +62,7 @@ def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, po
             found, found_std = factor.weights(at)
             off = mpmath.matrix(found.tolist()) - weights
             shift = mpmath.sqrt((off.T * known * off)[0, 0]) / std
-        assert 0.4 * shift < numerical_slack(1, 1.0, 2.0**-4)  # total variation distance that the shift causes
+        assert 0.4 * shift < numerical_slack(1, 1.0, 2.0**-4)  # total variation distance caused by the shift
         assert abs(found_std / std - 1) < 1e-14
 
 
@@ -77,7 +77,7 @@ def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath
 
 
 def test_what_is_no_covariance_and_levels_nearly_equal_are_refused() -> None:
-    """Matrices that are not a covariance, and levels that differ by less than a relative 1e-6, are refused."""
+    """Matrices that are not a covariance are refused, and so are levels with a relative difference below 1e-6."""
     for wrong in ([[1.0, 0.5]], [[1.0, 0.5], [0.4, 1.0]], [[0.0]], [[np.inf]]):
         with pytest.raises(DeclarationError):
             StepNoise(np.array(wrong))

@@ -88,7 +88,10 @@ def test_skellam_noise_adds_up_by_orders():
 
 
 def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
-    """Poisson noise alone has its exact epsilon; with Gaussian noise, delta is split within 3 % of the best split."""
+    """Poisson noise alone has its exact epsilon.
+
+    With Poisson and Gaussian noise together, epsilon is at most 3 % above that of the best split of delta.
+    """
     noise = path_cost("none", FIFTIETH, law="poisson")
     told = guarantee(noise, 1e-6)
     assert told == poisson.epsilon(1e-6, FIFTIETH)

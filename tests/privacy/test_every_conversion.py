@@ -45,7 +45,7 @@ ROUNDING = 1 + 1e-9
 @pytest.mark.parametrize("law", LAWS)
 @given(data=st.data(), power=st.floats(-300, -1e-9), step=STEP)
 def test_every_answer_is_finite_and_monotone(law: str, data: st.DataObject, power: float, step: float) -> None:
-    """Delta falls with epsilon and rises with the privacy cost, epsilon falls with delta, and both are in range."""
+    """Delta falls with epsilon and rises with the privacy cost, epsilon falls with delta, and both stay in range."""
     conversions, costs = LAWS[law]
     cost, *larger = data.draw(costs)
     whole = cost[0] * cost[1] if law == "pure" else 1.0

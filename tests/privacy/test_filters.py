@@ -1,4 +1,4 @@
-"""Tests that no adaptive adversary exceeds a privacy filter, and that an adversary exceeds wrong kinds of filter."""
+"""Tests that no adaptive adversary exceeds a privacy filter, and that adversaries exceed unsound filters."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_best_of_routes_accounting_is_found_out():
         yield from branches if made else (first,)
 
     assert most(pair, 3.0, 2) == pytest.approx(1.945e-6, rel=1e-3)
-    for second in branches:  # with the first release, neither branch alone exceeds the budget
+    for second in branches:  # with the first release alone, neither second release exceeds the budget
         assert most(lambda made, second=second: (second,) if made else (first,), 3.0, 2) < 1.001e-6
 
 
@@ -158,7 +158,11 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
 
 @pytest.mark.parametrize(("order", "coarse", "fine"), [(2, 0.49, 1.04), (8, 0.103, 0.219)])
 def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine):
-    """Negative control: charging a pure series only at its finest level is unsound if refinements are adaptive."""
+    """Negative control: charging a pure series only for its finest level is unsound.
+
+    An adversary who decides after the coarse release whether to refine it, or to use Gaussian noise instead, exceeds
+    such a charge.
+    """
     divergence = {level: float(coin_divergence(order, Fraction(level))) for level in (coarse, fine)}
     kept = {level: 1 / (1 + math.exp(-level)) for level in (coarse, fine)}
     # In lossless randomised response, the coarse coin is the fine coin, or at this rate a fair coin instead.
@@ -182,7 +186,7 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
 
 
 def test_two_populations_with_a_filter_each_add_up():
-    """A person in two populations can lose both budgets together, even if releases of one depend on the other."""
+    """A person in two populations loses at most both budgets together, even if releases are chosen adaptively."""
     one, other = filter_on("gaussian", Fraction(1), Fraction("1e-5")), filter_on("pure", Fraction(1, 2))
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
@@ -198,7 +202,10 @@ def test_two_populations_with_a_filter_each_add_up():
 @pytest.mark.parametrize("order", [2, 3, 22, 400])
 @pytest.mark.parametrize("epsilon", ["0.001", "0.5", "4", "40"])
 def test_a_coin_costs_its_divergence(order, epsilon):
-    """The Rényi divergence of a pure release is rounded up by at most 1e-12, and is at most the order times rho."""
+    """The Rényi divergence of a pure release is computed exactly and rounded up by at most 1e-12.
+
+    The divergence is at most the order times the rho of the release.
+    """
     value = Fraction(epsilon)
     with mp.workdps(60):
         e = oracle.number(value)

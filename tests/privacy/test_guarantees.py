@@ -22,7 +22,7 @@ def test_a_goal_says_what_implies_it():
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "x", True, None, "1e99999999", [1]])
 def test_what_is_no_amount_is_refused_by_name(wrong):
-    """Negative, infinite and non-numeric parameters, and a delta above 1, are refused with the parameter's name."""
+    """Negative, infinite and non-numeric parameters, and a delta above 1, are refused with the parameter name."""
     for given, name in (((wrong, 0), "epsilon"), ((0, wrong), "delta"), ((0, 1.5), "delta")):
         with pytest.raises(DeclarationError, match=name):
             EpsilonDelta(*given)

@@ -31,7 +31,7 @@ def test_gaussian_delta_agrees_with_dp_accounting() -> None:
 
 
 def test_gaussian_epsilon_and_noise_agree_with_dp_accounting() -> None:
-    """The epsilon and the largest rho of Gaussian noise agree with dp-accounting to a relative 1e-9."""
+    """The epsilon and the largest rho of Gaussian noise agree with dp-accounting to nine digits."""
     for delta in DELTAS:
         assert gaussian.epsilon(delta, 0.5) == pytest.approx(dp_accounting.get_epsilon_gaussian(1.0, delta), rel=1e-9)
         sigma = dp_accounting.get_sigma_gaussian(1.0, delta)

@@ -1,4 +1,4 @@
-"""Tests that the composition of pure DP is exact to a relative 1e-9, for one release or for a thousand."""
+"""Tests that the composition of pure DP has a relative error below 1e-9, for one to a thousand releases."""
 
 from __future__ import annotations
 

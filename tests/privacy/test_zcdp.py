@@ -1,4 +1,4 @@
-"""Tests that zCDP is converted to (epsilon, delta) and back at the best Rényi order, to a relative 1e-9."""
+"""Tests that zCDP converts to (epsilon, delta) and back at the best Rényi order, accurate to nine digits."""
 
 from __future__ import annotations
 

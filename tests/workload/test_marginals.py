@@ -83,7 +83,7 @@ def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
 
 
 def test_names_and_sizes_are_filled_in():
-    """For a domain, marginals replace column names by numbers and fill in sizes, including inside products."""
+    """For a known domain, marginals replace column names by numbers and fill in sizes, even inside products."""
     names, sizes = ("country", "day", "device"), (5, 12, 3)
 
     def filled(*arguments, **named):

@@ -1,4 +1,4 @@
-"""Tests that invalid workloads and strategies are refused, and strategies that do not fit the workload."""
+"""Tests that invalid workloads and strategies are refused, as are strategies that do not fit their workload."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def at_once() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["mark", "format", "ledger"])
 def test_what_stands_in_the_place_of_a_small_file_is_refused_at_once(tmp_path: Path, place: str, kind: str) -> None:
-    """If a store's mark file, format file or public ledger is forged, opening or using the store fails at once."""
+    """If a store's generation file, format file or public ledger is forged, using the store fails at once."""
     store, out = tmp_path / "store", tmp_path / "out"
     out.mkdir()
     series = a_series(store)

@@ -59,7 +59,7 @@ def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
 
 
 def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
-    """Files, pickles, Arrow buffers, mark files, logs and reprs contain no unpublished key and no user."""
+    """Files, pickles, Arrow buffers, generation files, logs and reprs contain no unpublished key and no user."""
     caplog.set_level(logging.DEBUG)
     (tmp_path / "public").mkdir()
     counting = sh.Counting(progress=True)

@@ -24,7 +24,7 @@ def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared
 
 
 def test_the_same_release_again_gives_the_same_file(sparsehist, store):
-    """Repeating a release succeeds and writes a file with the same bytes."""
+    """Repeating a release succeeds and writes a file with the same bytes as before."""
     asked = (*RELEASE, "--false-keys", 1, "--out")
     assert sparsehist(*asked, "public.parquet").code == 0
     again = sparsehist(*asked, "again.parquet", "--json")

@@ -39,7 +39,7 @@ class Case:
 
     @property
     def declared(self) -> dict[str, object]:
-        """Return the counting parameters of a case, which are passed to every engine."""
+        """Return the counting parameters of a test case, which are passed to every engine."""
         return {
             "unit": self.unit if len(self.unit) > 1 else self.unit[0],
             "key": list(self.key),

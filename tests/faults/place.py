@@ -32,7 +32,7 @@ class Place:
         self.out.mkdir(parents=True, exist_ok=True)
         self.seen, self.log = root / "seen.json", root.parent / "log.parquet"  # power cuts change only `root`
         if not self.log.exists():
-            forked(lambda: log().write_parquet(self.log))  # in a fork, so that Polars starts no thread here
+            forked(lambda: log().write_parquet(self.log))  # in a fork, because Polars would start threads here
 
     def open(self, *, create=False):
         """Open the store."""

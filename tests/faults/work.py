@@ -298,7 +298,7 @@ def sums_released(place):
 
 
 def check_sums(place):
-    """Check that all three noise paths are stored and charged, or that none is; then create a new store."""
+    """Check that either all three noise paths of a release are stored and charged, or none; create a new store."""
     series = place.open().series("visits")
     names = series.releases()["name"].to_list()
     assert names in ([], ["sums"])
@@ -323,7 +323,7 @@ def asked(place):
 
 
 def check_asked(place):
-    """Check that the session has every written answer, counts no update twice, and repeats its answers."""
+    """Check that an interactive session keeps all written answers, counts no update twice and repeats its answers."""
     session = place.open().series("visits").interactive("ad_hoc")
     answers = session.answers["value"].to_list()
     assert session.updates_left == 200 - (len(answers) - 1)
@@ -350,7 +350,7 @@ def session_opened(place):
 
 
 def check_session(place):
-    """Check that a session is either absent, or charged and able to answer; then create a new store."""
+    """Check that an interactive session is absent, or is charged and able to answer; then create a new store."""
     series = place.open().series("visits")
     names = [name for name in series.releases()["name"] if name != "public"]
     assert names in ([], ["ad_hoc"])

@@ -33,7 +33,7 @@ def store():
 
 
 def spent(store, scope, **only):
-    """Return the ledger's first row with this scope."""
+    """Return the ledger's first row with this scope, such as "series" or "population"."""
     return store.ledger(full=True).filter(scope=scope, **only).row(0, named=True)
 
 
@@ -158,7 +158,7 @@ def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
 
 
 def test_a_charged_cap_is_not_raised(store):
-    """A cap cannot be raised after the budget charged the whole cap.
+    """If a budget has charged a series its whole cap, the cap cannot be raised.
 
     On the pure accounting route, which charges noise paths instead of caps, the cap can still be raised.
     """
@@ -174,7 +174,7 @@ def test_a_charged_cap_is_not_raised(store):
 
 
 def test_a_second_path_of_a_series_without_a_cap_is_not_free(store):
-    """If a budget charges whole series, the first release's level limits the sum of levels over all noise paths."""
+    """On the Rényi route, a series without a cap may not exceed its first release's level on all paths together."""
     store.set_budget(epsilon=3, delta=1e-6, route="renyi")
     a_series(store, noise="laplace").release("a", level="0.1", threshold=500)
     with store.hold() as state:
@@ -212,7 +212,7 @@ def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
 
 
 def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
-    """A limit that is set or raised after a release is marked ex post, and every other limit is marked ex ante."""
+    """A cap or budget is marked ex ante until it is raised after a release, and ex post from then on."""
     series = a_series(store, cap="0.5")
     series.raise_cap(1, reason="not yet released")
     for rho in (3, 4):
@@ -243,7 +243,7 @@ def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
     ],
 )
 def test_a_wrong_limit_is_refused_with_advice(store, call, words):
-    """A wrong limit is refused with an error that shows the correct use, and is not recorded."""
+    """A wrong cap or budget is refused with an error that shows the correct use, and is not recorded."""
     a_series(store, cap=1)
     with pytest.raises(DeclarationError, match=words):
         call(store)

@@ -134,7 +134,7 @@ class Beside:
     def spent(self, populations: tuple[str, ...]) -> list[Path]:
         return [path for s in self.series if s.population in populations for path in s.paths if path.levels]
 
-    # Random steps, one method for each kind.
+    # Each of these methods takes one random step.
 
     def create(self) -> None:
         population = self.some(POPULATIONS)
@@ -371,7 +371,7 @@ def faulty(moment: str | None) -> Iterator[None]:
 
 
 def walk(seed, steps):
-    """Take random steps, check the ledger after each step, and return the number of events of each kind."""
+    """Change a store in random steps, check its ledger after each step, and return the number of events by kind."""
     beside = Beside(seed)
     beside.create()
     for _ in range(steps):

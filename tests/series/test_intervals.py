@@ -116,7 +116,7 @@ def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path)
     assert sh.read(tmp_path / "r.parquet").intervals().equals(found)
     truth = found["key"].to_numpy() % 200
     covered = (found["low"].to_numpy() <= truth) & (truth <= found["high"].to_numpy())
-    # Coverage may exceed 95 %, because negative limits are replaced with 0 and noisy counts lie on a grid.
+    # Coverage may exceed 95 %, because negative upper limits are replaced with 0 and noisy counts lie on a grid.
     expected = 0.95 if covered.mean() < 0.95 else float(covered.mean())
     assert_consistent(binomial_test(int(covered.sum()), covered.size, expected))
     estimates = release.estimates()

@@ -22,7 +22,7 @@ COUNT = "sparsehist.release.creation.count_keys"
 
 
 def rows(seed: int = 1) -> pl.DataFrame:
-    """Return a log whose privacy units have names that begin with a planted text."""
+    """Return a log whose user names begin with a text that tests can search for in files and messages."""
     rng = np.random.default_rng(seed)
     return pl.DataFrame(
         {"user": [f"{UNIT}{i}" for i in rng.integers(0, 600, 2000)], "key": rng.integers(0, 30, 2000)}
@@ -59,7 +59,7 @@ def differs(store: Path, source: object, what: str = "the log it was made from",
 
 
 def test_a_file_is_the_same_as_long_as_the_system_says_so(log: Path, store: Path) -> None:
-    """A file is unchanged if its path, size and times are the same; a rewritten file counts as another log."""
+    """A series is reused if its log files have the same paths, sizes and times; a rewritten file is another log."""
     pattern = str(log / "*.parquet")
     first = made(store, pattern).release("one", level=1)
     assert made(store, pattern).release("one").frame.equals(first.frame)

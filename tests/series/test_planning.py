@@ -52,7 +52,7 @@ def test_the_mean_error_is_that_of_draws(family, distance):
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete_laplace"])
 def test_what_is_planned_happens(noise):
-    """Keys are published as often as the plan says for their count; a plan for a 5 % finer level is detected."""
+    """Keys are published as often as a plan says for their counts. A plan for a 5 % finer level is detected."""
     family = family_named(noise, 4)
     threshold = plan(["0.02"], domain="strings(max_bytes=12)", max_keys=4, noise=noise, false_keys=5).levels[
         "threshold"
@@ -98,7 +98,7 @@ def test_an_open_domain_is_planned_by_what_remains_of_delta():
 
 @pytest.mark.parametrize(("noise", "probability"), [("gaussian", 0.95), ("laplace", 0.5), ("poisson", 0.95)])
 def test_the_level_that_shows_a_key_shows_it(noise, probability):
-    """At the planned level, a key of 50 units is published with the requested probability.
+    """At the level that a plan names, a key of 50 units is published with the requested probability.
 
     At 0.9 times the planned level, the probability is smaller than requested.
     """

@@ -55,7 +55,7 @@ def test_noise_is_scaled_to_what_a_unit_can_move(noise, norm):
 
 
 def test_products_and_marginals_name_their_queries_in_keys():
-    """Each row of a product or marginal workload gives the column values of its query.
+    """Each row of a product or marginal release shows the values of the key columns that its query counts.
 
     If a query sums over all values of a column, that column is null.
     """
@@ -171,7 +171,7 @@ def test_bad_input_is_refused_before_anything_is_spent():
 
 
 def test_discrete_laplace_answers_in_whole_numbers():
-    """With integer noise, answers are integers, and a strategy that gives other numbers is refused."""
+    """With integer noise, workload answers are integers, and a strategy with fractional answers is refused."""
     series = _hours(noise="discrete_laplace")
     frame = series.release("sums", workload=sh.workload.Identity(), level="0.5", strategy="identity").frame
     assert (frame["noisy_answer"] == frame["noisy_answer"].round()).all()
@@ -191,7 +191,7 @@ def test_a_plan_of_a_workload_names_what_auto_takes():
 
 
 def test_sums_over_cells_warn_that_they_count_a_unit_more_than_once():
-    """A release warns before its noise is drawn if, and only if, a sum may count a unit more than once."""
+    """Before it draws noise, a workload release warns if and only if a sum may count a unit more than once."""
     log = pl.DataFrame({"unit": [1, 1, 2], "key": ["a", "b", "a"]})
     domain = sh.Catalogue(["a", "b", "c"])
     several = over_log(log, max_keys=2, domain=domain)

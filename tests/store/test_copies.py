@@ -101,7 +101,7 @@ class World:
         self._dying(store, Database, "insert_event", lambda: subprocess.run(["cp", "-a", store, copy], check=True))
 
     def _unmarked(self, store):
-        """Interrupt a release after its commit, but before the generation mark is raised."""
+        """Interrupt a release after its commit, but before the generation file is updated."""
         self._dying(store, state, "raise_mark")
 
     @property
@@ -280,7 +280,7 @@ def test_whoever_uses_a_store_honestly_is_not_refused(what, taken):
 
 
 def test_the_page_lists_all_ways_to_copy_a_store():
-    """docs/store.md lists every scenario, and gives advice for those in which a copy goes unnoticed."""
+    """docs/store.md lists every scenario of these tests, and gives advice if a copy is not noticed in a scenario."""
     page = " ".join(PAGE.read_text().split())
     missing = [what for what in BESIDE if f"| {what} | no noise is drawn twice |" not in page]
     missing += [what for what, (_, words) in NAMED.items() if f"| {what} | **not noticed** |" not in page]

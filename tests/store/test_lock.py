@@ -14,7 +14,7 @@ from tests.store.example import Model, make_store
 
 
 def test_a_store_is_opened_once_at_a_time(tmp_path):
-    """A store that is already open cannot be opened a second time."""
+    """A store cannot be opened while it is already open, and the error recommends `wait=`."""
     path = make_store(tmp_path / "s")
     with open_state(path), pytest.raises(StoreInUseError, match="wait=") as caught, open_state(path, wait=0.05):
         pass

@@ -164,9 +164,9 @@ def test_a_check_notices_a_flipped_bit_of_any_file(path, part):
 
 
 def test_a_damaged_mark_is_an_error(tmp_path, path):
-    """A store with a damaged mark file is refused.
+    """A store with a damaged generation file is refused.
 
-    The mark file records the store's generation. A new store at the same path keeps the lines of a removed store.
+    A new store at the same path keeps the lines of a removed store in the generation file.
     """
     mark = tmp_path / "s.generation"
     first = mark.read_bytes()
@@ -181,9 +181,9 @@ def test_a_damaged_mark_is_an_error(tmp_path, path):
 
 
 def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path, path):
-    """Opening a store completes the last line of its mark file if a power cut truncated the line.
+    """Opening a store completes the last line of its generation file if a power cut truncated the line.
 
-    When the mark file has many lines, it is reduced to one line.
+    When the generation file has many lines, it is reduced to one line.
     """
     mark, store_id = tmp_path / "s.generation", json.loads((path / "format").read_text())["store_id"]
     for generation, cut in ((2, 1), (3, 5), (4, 30)):

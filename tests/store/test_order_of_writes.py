@@ -54,7 +54,7 @@ def check_order(calls: list[tuple[str, Path]], final: Path) -> None:
 
 
 def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls):
-    """The files of a store, the generation mark and the published file are synchronised in a safe order."""
+    """The files of a store, its generation file and published files are synchronised in a safe order."""
     path, out = tmp_path / "s", tmp_path / "out"
     out.mkdir()
     create_store(path)
@@ -126,7 +126,7 @@ def test_a_forgotten_synchronisation_is_seen(tmp_path, calls, forgotten):
 
 
 def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path, monkeypatch):
-    """If the generation mark cannot be raised after a commit, the release and later openings of the store fail."""
+    """If the generation file cannot be updated after a commit, the release and later openings of the store fail."""
     path = make_store(tmp_path / "s")
 
     def refuse(*_):

@@ -34,7 +34,10 @@ def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
 def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
     std: float, threshold: float, count: int, z: float
 ) -> None:
-    """A noisy count is above the threshold after rounding exactly if it is above the effective threshold before."""
+    """Rounding noisy counts to the grid has the effect of another threshold, the effective threshold.
+
+    A rounded noisy count is above the threshold exactly if the unrounded count is above the effective threshold.
+    """
     step = grid_step(std)
     bound = effective_threshold(threshold, step)
     at_bound = bound - count
@@ -46,7 +49,10 @@ def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
 
 
 def test_rounding_is_to_the_nearest_halves_down() -> None:
-    """Noise is rounded to the nearest grid value. Ties are rounded down; numbers next to a tie are not ties."""
+    """Noise is rounded to the nearest grid value, and ties are rounded down.
+
+    A double next to a tie is rounded to the grid value that is nearest to it.
+    """
     step = 0.25
     noise = np.array([0.125, 0.375, -0.125, np.nextafter(-0.125, 0), np.nextafter(0.125, 1), 1e-300])
     assert round_to_grid(noise, step).tolist() == [0.0, 0.25, -0.25, 0.0, 0.25, 0.0]

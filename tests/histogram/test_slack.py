@@ -102,7 +102,10 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
 
 @pytest.mark.parametrize("mean", [4.0, 100.0, pytest.param(2500.0, marks=pytest.mark.slow)])
 def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
-    """Tables of Poisson and Skellam numbers, also of a part of a known sum, are exact up to the stated slack."""
+    """Tables of Poisson and Skellam numbers are exact up to the stated slack.
+
+    So are tables of one of two such numbers, given the sum of both.
+    """
     half = (mean / 2, mean / 2)
     for family, law, mass in ((Poisson(), poisson_law, poisson_mass), (Skellam(), skellam_law, skellam_mass)):
         stated = numerical_slack(1, family.std(1 / Fraction(mean)), 1.0) - OF_CANDIDATES
@@ -125,14 +128,14 @@ def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndar
 
 
 def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
-    """Return the summed error of the points at which the inverse tail function of the noise jumps."""
+    """Return the summed error of the inverse tail function of the noise, over all points at which it jumps."""
     rate = real(family.rate(level))
     norm, last = np.log1p(np.exp(-rate)), int(45 / float(rate)) + 2
     above, below = np.arange(0, last), -np.arange(1, last)
     log_above = -(above + 1) * rate - norm  # ln P[Z > t] for t >= 0
     found = turn(lambda at: family.inverse_log_tail(at, level) > above, log_above.astype(float))
     total = np.abs(np.exp(found.astype(np.longdouble)) - np.exp(log_above)).sum()
-    up_to = np.exp(below * rate - norm)  # P[Z <= t] for t < 0, the exact value of 1 - e**-exponential
+    up_to = np.exp(below * rate - norm)  # P[Z <= t] for t < 0
     exponential = turn(lambda at: family.inverse_log_tail(-at, level) <= below, -np.log1p(-up_to).astype(float))
     return float(total + np.abs(-np.expm1(-exponential.astype(np.longdouble)) - up_to).sum())
 

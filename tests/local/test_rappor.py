@@ -23,7 +23,7 @@ STATES = list(itertools.product((0, 1), repeat=6))  # coarse memo and its report
 
 
 def chance(probability, outcome):
-    """Return the probability of a coin's outcome, given the probability of 1."""
+    """Return the probability of a coin's outcome, 1 or 0, given the probability of 1."""
     return probability if outcome else 1 - probability
 
 

@@ -121,7 +121,7 @@ def test_refining_one_value_follows_its_kernel(start: int) -> None:
 
 
 def test_near_levels_mostly_share_their_noise() -> None:
-    """Discrete Laplace noise at two close levels is equal with the exact probability of an increment of 0."""
+    """The share of noise that is equal at two close levels agrees with the exact probability of equal noise."""
     fine = FAMILY.sample(DRAWS, "1", rng=entropy.seeded(57))
     coarse = FAMILY.coarsen(fine, "1", "0.99", rng=entropy.seeded(58))
     with mpmath.workdps(30):

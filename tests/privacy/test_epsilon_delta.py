@@ -29,7 +29,7 @@ def of_pure(level, **more):
 
 
 def delta_by_integration(epsilon, rho, coins):
-    """Compute delta = E[(p - e**epsilon q)+] for coins and one Gaussian release, by numerical integration."""
+    """Compute delta of coins and one Gaussian release together from its definition, by numerical integration."""
     mu = math.sqrt(2 * float(rho))
     total = 0.0
     for faces in itertools.product((0, 1), repeat=len(coins)):

@@ -19,7 +19,7 @@ from tests.cases import slow
 from tests.privacy import oracle_conversions as oracle
 from tests.privacy.adaptive_adversary import Move, most
 
-# The search for the best adversary may have this relative error.
+# relative error that is allowed for the numerical search
 ERROR = 7e-4
 SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 LAW = {"gaussian": "gaussian", "coin": "epsilon"}

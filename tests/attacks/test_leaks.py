@@ -179,7 +179,7 @@ def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
 
 
 def test_an_engine_error_does_hold_a_secret() -> None:
-    """Control: DuckDB's own error message quotes the secret, so the other tests could detect such a message."""
+    """Control: DuckDB's own error message does quote the secret, so a test of messages could find a secret."""
     with pytest.raises(duckdb.Error, match="SECRET"):
         duckdb.sql(f"select '{SECRET}'::int").fetchall()
 

@@ -63,7 +63,7 @@ def test_values_of_a_domain_are_quoted(engine: str) -> None:
 def test_a_unit_of_another_type_is_an_error(engine: str, dtype: pl.DataType, told: str) -> None:
     """A counting query fails if the privacy unit's column does not have the declared type.
 
-    Spark is an exception: it accepts a number that is declared as text.
+    Spark is an exception: it accepts a column of numbers that is declared as text.
     """
     log = a_log(60, 9).cast({"user_id": dtype})
     made = _made(engine, unit_types={"user_id": told})

@@ -65,7 +65,7 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
 
 
 def test_units_with_several_keys_of_their_own_are_revealed_as_often_as_delta_says() -> None:
-    """Units that have three keys of their own are revealed with the computed probability.
+    """Units with three keys that no other unit has are revealed with the computed probability.
 
     The last release states a delta_infinity above this probability, but less than 1.6 times as large.
     """

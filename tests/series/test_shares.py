@@ -188,7 +188,7 @@ def test_low_bits_of_published_shares_carry_nothing(exponent):
 
 
 def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
-    """Units with 1 to 64 keys of their own are revealed with the computed probability, which is at most delta."""
+    """Units with 1 to 64 keys that no other unit has are revealed with the computed probability, at most delta."""
     delta, each = 0.2, 1500
     sizes = [1, 4, 5, 9, 16, 40, 64]
     shares = Shares(4, 64, "l2")

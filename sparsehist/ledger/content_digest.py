@@ -35,7 +35,8 @@ def content_digest(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str:
         if column.dtype in _TEXTS:
             texts = column.cast(pl.String).fill_null("")
             digest.update(texts.str.len_bytes().to_numpy().astype("<i8").data)
-            digest.update("".join(texts).encode())
+            for part in texts.to_frame().iter_slices():
+                digest.update(part.to_series().str.join("").item().encode())
         else:
             digest.update(_numbers(column).data)
     return digest.hexdigest()

@@ -18,7 +18,7 @@ from sparsehist.release.metadata import declaration_rows
 from sparsehist.series.series import Series
 
 _Created = options_of("Created")
-_Checked = options_of("Checked", "unit key domain max_keys on_null on_outside", needed="")
+_Checked = options_of("Checked", "unit key domain max_keys on_null on_outside")
 _Discovered = options_of("Discovered", "unit population on_null")
 _Chosen = options_of("Chosen", "unit key domain noise population on_null on_outside", needed="key domain")
 choose = App(
@@ -170,7 +170,7 @@ def check(
         intact = f"{escape(str(store))} is intact: no file was changed"
         return Answer({"store": str(store), "status": "intact"}, [intact])
     options = arguments(declared)
-    if len({"unit", "key", "domain", "max_keys"} & options.keys()) < 4:
+    if len(options.keys() - {"on_null", "on_outside"}) < 4:
         raise DeclarationError(
             "to check a log, give its files, --unit, --key, --domain and --max-keys; to check a store, --store"
         )
@@ -216,15 +216,11 @@ def max_keys(
         using.store(store), reading.files(), name=name, largest_keys=largest_keys, level=level,
         release_level=release_level, counting=reading.counting(), **arguments(declared),
     )  # fmt: skip
-    data = {
-        "max_keys": choice.max_keys, "bounding": choice.bounding, "level": choice.level,
-        "series": [choice.keys, choice.profile], "estimates": choice.estimates.to_dicts(),
-    }  # fmt: skip
     shown = [
         f"[bold]--max-keys {choice.max_keys} --bounding {choice.bounding}[/]; --json has the estimated errors",
         f"Level {choice.level} is spent, in the series {choice.keys} and {choice.profile}; later releases add to it.",
     ]
-    return Answer(data, shown)
+    return Answer(vars(choice) | {"estimates": choice.estimates.to_dicts()}, shown)
 
 
 @choose.command

@@ -44,7 +44,7 @@ _ABOUT_COUNTS = "[bold]By true count[/]: the probability of being published, and
 _ABOUT_STRATEGIES = """\
 Nothing was released. std: root of the mean variance of a query, in units.
 ratio: this variance over the least of any factorization, at one key per unit."""
-_Planned = options_of("Planned", "domain max_keys noise bounding", needed="")
+_Planned = options_of("Planned", "domain max_keys noise bounding")
 Workload = Annotated[
     str | None,
     Parameter(
@@ -154,8 +154,7 @@ def plan(
     levels = [*(level or ()), *(sh.EpsilonDelta(each, delta or 0) for each in epsilon or ())] or None
     options = arguments(published, counts=count, shows=shows, workload=workload)
     alone = arguments(declared)
-    enough = {"domain", "max_keys"} <= alone.keys() if series is None else not alone
-    if (store is None) != (series is None) or not enough:
+    if (store is None) != (series is None) or bool(alone) != (series is None):
         raise DeclarationError("give a store and --series, or neither of them but --domain and --max-keys")
     planned: Any = sh if store is None else using.store(store).series(str(series))
     if workload is not None and series is not None:

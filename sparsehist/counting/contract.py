@@ -184,7 +184,6 @@ class CountRequest:
 
     unit: tuple[str, ...]
     key: tuple[str, ...]
-    max_keys: int
     domain: Domain
     salt: bytes = field(repr=False)
     temporary_directory: Path
@@ -225,7 +224,9 @@ def names_of(names: str | Sequence[str] | None) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 
-def request_of(*, unit: str | Sequence[str] | None, key: str | Sequence[str], **declared: Any) -> CountRequest:
+def request_of(
+    *, unit: str | Sequence[str] | None, key: str | Sequence[str], max_keys: int = 1, **declared: Any
+) -> CountRequest:
     """Build a request from a declaration; without `weights`, a unit adds 1 to each of at most `max_keys` keys."""
-    declared["weights"] = declared.get("weights") or [(1, declared["max_keys"])]
+    declared["weights"] = declared.get("weights") or [(1, max_keys)]
     return CountRequest(unit=names_of(unit), key=names_of(key), **declared)

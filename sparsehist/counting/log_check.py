@@ -134,7 +134,7 @@ def _by_rule(pairs: pl.DataFrame, outside: Sequence[str], request: CountRequest)
         cut = sizes.filter(sizes > bound) - bound
         return {"units": cut.len(), "pairs": int(cut.sum())}
 
-    most, n_pairs = request.max_keys, usable.height
+    most, n_pairs = request.most_keys, usable.height
     counted = {"rule": "counted", "units": sizes.len(), "pairs": n_pairs - above(most)["pairs"]}
     yield {"rule": "unit above max_keys", "outcome": "bounded" if above(most)["units"] else "none", **above(most)}
     yield counted | {"outcome": "counted" if n_pairs else "refused: nothing remains to be counted"}

@@ -111,8 +111,9 @@ class Declaration(Record):
         least=1, most=LARGEST_BOUND, option=int, example="20",
     )  # fmt: skip
     bounding: Keep | Share = parameter(
-        "A unit with more than max_keys keys counts towards max_keys of them (keep), or towards all of them with "
-        "smaller weights and the same noise (share, share(most_keys=640)), which has far less bias if many units do.",
+        "A unit with more keys than the bound counts towards as many as it allows (keep), or towards all of them "
+        "with smaller weights and the same noise (share, share(most_keys=640)), which has far less bias if many "
+        "units do.",
         Keep(), read=bounding_of,
     )  # fmt: skip
     domain: Domain = parameter(
@@ -176,7 +177,7 @@ class Declaration(Record):
         """Check each parameter by itself, then the rules that combine parameters."""
         if self.key is None and self.domain is None:
             if self.max_keys != 1:
-                _refuse("max_keys", "without a key all units count in one cell: max_keys is 1, or name a key")
+                _refuse("max_keys", "without a key all units count in one cell: max_keys must be 1, or name a key")
             self._fix("key", (WITHOUT_KEY,))
             self._fix("domain", one_cell())
         if self.key is None or self.domain is None:
@@ -195,15 +196,13 @@ class Declaration(Record):
             self._fix("population", self.name)
 
     def _fix_noise(self) -> None:
-        """Store the name of the noise family; refuse an instance whose sensitivity does not match `max_keys`."""
+        """Store the name of the noise family; refuse an instance that has another sensitivity."""
         noise: Any = self.noise
         name = name_of(noise) if isinstance(noise, Family) else noise
-        family = family_named(name if isinstance(name, str) else shown(noise), self.max_keys)
-        if isinstance(noise, Family) and noise != family:
-            _refuse(
-                "noise", f"noise={noise!r} does not fit max_keys, which needs {family!r}; write noise={name!r} for it"
-            )
-        self._fix("noise", name)
+        self._fix("noise", name if isinstance(name, str) else shown(noise))
+        if isinstance(noise, Family) and noise != self.family:
+            right = f"this series needs {self.family!r}; write noise={name!r} for it"
+            _refuse("noise", f"noise={noise!r} has the wrong sensitivity: {right}")
 
     def _check_together(self) -> None:
         """Check the rules that combine parameters. Errors name the parameter to change and the reason."""
@@ -299,7 +298,7 @@ class Declaration(Record):
     @property
     def most_touched(self) -> int:
         """Largest number of keys that a unit can count towards."""
-        return self.bounding.most_keys or self.max_keys
+        return self.touched[-1][1]
 
     def as_json(self) -> dict[str, Any]:
         """Return the declaration as a JSON object, which `from_json` reads."""

@@ -226,7 +226,7 @@ def parameters_at(
     threshold, else the largest share of empty cells that a release could publish lazily.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
-    check_std(std, _LEAST_STD, _LARGEST_STD, "counts", f" at max_keys={declaration.max_keys}")
+    check_std(std, _LEAST_STD, _LARGEST_STD, "counts")
     if declaration.domain.is_open:
         chosen = _open_threshold(point, family, declaration, request, past)
     else:

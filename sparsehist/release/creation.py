@@ -171,9 +171,7 @@ def _counted(
         log, content = choose(list_pairs(log, **declared).frame())
         declared = {"domain": declaration.domain} | how | {"unit": "unit", "key": log.drop("unit").columns}
     may_be_empty = choose is not None or declaration.period is not None
-    declared |= {
-        "max_keys": declaration.max_keys, "weights": declaration.touched, "portable": declaration.bounding.portable,
-    }  # fmt: skip
+    declared |= {"weights": declaration.touched, "portable": declaration.bounding.portable}
     options: dict[str, Any] = {"salt": salt, "durable": durable, "threads": how["threads"]}
     if is_spark_frame(log) and not home.reproducible:
         engine, pieces = sorted_keys(log, salt_for(ORDER, salt), **declared)

@@ -1,6 +1,6 @@
-"""The sparse histogram on cells 0 … d-1: thresholds, groups of equal count, and a round as a pure function.
+"""Sparse histograms on cells 0, …, d - 1: thresholds, and rounds that draw the noise of a release, as pure functions.
 
-Core: numpy and scipy only, no I/O, state in and state out.
+The functions use only numpy and scipy and do no I/O. They take the existing noise and return the new noise.
 """
 
 from sparsehist.histogram.dense import DenseReleases, release_dense

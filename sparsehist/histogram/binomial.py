@@ -1,7 +1,7 @@
-"""Draw how many cells of each group exceed the threshold: Binomial(n, p) for any n, given ln p.
+"""Draw how many cells of each group of equal count exceed the threshold: Binomial(n, p) for any n, given ln p.
 
-numpy's binomial is not exact (1e-4 in total variation at a mean of 300). For small means, masses are summed for all
-groups at once; the few large means get a table each.
+numpy's binomial is not used, because it is off by 1e-4 in total variation at a mean of 300. For small means, sums of
+probabilities are computed for all groups at once. For each of the few large means, a table is computed.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from sparsehist.noise.integer_laws import binomial_law, draw_uniforms, poisson
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
-# More successes in a group are refused. This reveals no secret: counted cells fit in memory, and a series refuses
-# half as many empty cells from public numbers.
+# Largest number of successes in one group. An error beyond this number reveals no secret about the counts.
+# Groups of nonempty cells are smaller. For empty cells, a series already refuses half of this public number.
 MOST_SUCCESSES = 2.0**31
-# With more trials and a smaller probability the Poisson law is within 2.4e-13 of the binomial in total variation.
+# With more trials and a smaller probability, Poisson is used: it is within 2.4e-13 of binomial in total variation.
 _MANY_TRIALS, _RARE = 1e15, 1e-12
-# Groups with a larger mean get a table each.
+# For each group with a larger mean, a table of probabilities is computed.
 _LARGE_MEAN = 64.0
-# A law with a smaller mean has less than e**-300 of its mass beyond this number.
+# If the mean is below _LARGE_MEAN, numbers beyond this one have a probability below e**-300.
 _FARTHEST = 512
-# Number of masses summed in one step.
+# Number of probabilities that `_inverted` adds in one step.
 _STEPS = 8
 
 
 def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
-    """Convert nonnegative numbers of cells to doubles; numbers that overflow become infinite; shape (g,)."""
+    """Convert nonnegative numbers of cells to doubles, shape (groups,). Numbers that overflow become infinite."""
     try:
         sizes = np.asarray(numbers, np.float64)
     except OverflowError:
@@ -43,9 +43,9 @@ def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
 
 
 def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Generator) -> IntArray:
-    """Draw Binomial(n, p) for many (n, p) at once, within 1e-12 of their law for means below 1e6; shape (g,), int64.
+    """Draw Binomial(n, p) for many pairs (n, p) at once, given ln p; int64, shape (groups,).
 
-    ThresholdError if more than 2**31 successes are expected in one group.
+    The total variation error is below 1e-12 for means below 1e6. Raise ThresholdError if a mean exceeds 2**31.
     """
     sizes, log_p = as_sizes(numbers), np.atleast_1d(np.asarray(log_p, np.float64))
     flip = log_p > _LOG_HALF
@@ -56,7 +56,7 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
     for i in np.flatnonzero(vast).tolist():
         mean[i] = _mean_of(int(numbers[i]), float(log_p[i]))
     if not (np.where(flip, sizes * (1.0 - rarer), mean) <= MOST_SUCCESSES).all():
-        raise ThresholdError(f"the threshold would let more than {MOST_SUCCESSES:.2g} cells through; raise it")
+        raise ThresholdError(f"raise the threshold, which would let through more cells than {MOST_SUCCESSES:.2g}")
     drawn = np.zeros(sizes.size, np.int64)
     small = ~vast & (mean < _LARGE_MEAN)
     drawn[small] = _inverted(sizes[small], rarer[small], rng=rng)
@@ -70,8 +70,8 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
 
 
 def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> IntArray:
-    """Sum probability masses from 0 on until they exceed a uniform number; return how many were summed."""
-    # f(k + 1) / f(k) = rise / (k + 1) - fall
+    """Draw binomial numbers by inversion: sum the probabilities of 0, 1, … until they exceed a uniform number."""
+    # The ratio of successive probabilities is f(k + 1) / f(k) = rise / (k + 1) - fall.
     fall = success / (1.0 - success)
     rise = (trials + 1.0) * fall
     mass = np.exp(trials * np.log1p(-success))
@@ -88,11 +88,11 @@ def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> Int
         over, k = np.flatnonzero(passed[-1]), k + _STEPS
         pending = pending[over]
         uniform, rise, fall, mass, reached = (each[over] for each in (uniform, rise, fall, masses[-1], sums[-1]))
-    # Beyond n the mass should be 0, but may be a rounding error.
+    # Probabilities of more than n successes should be 0 but may be rounding errors, so limit the result to n.
     return np.minimum(result, trials.astype(np.int64))
 
 
 def _mean_of(number: int, log_p: float) -> float:
-    """Return number * e**log_p for numbers that may exceed the range of doubles."""
+    """Return number * e**log_p, where the number may exceed the range of doubles."""
     halvings = max(0, number.bit_length() - 900)
     return float(number >> halvings) * math.exp(log_p + math.log(2) * halvings)

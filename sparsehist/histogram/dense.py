@@ -1,4 +1,4 @@
-"""The dense baseline: draw noise for every cell, given the two adjacent levels. Same law as the sparse rounds.
+"""The dense mechanism, which draws noise for every cell. Its releases have the same distribution as sparse rounds.
 
 Papers: [ARNP Lemma 5.3, Alg. 3, Lemma 5.4, Lemma A.1, Lemma A.2].
 """
@@ -19,9 +19,9 @@ from sparsehist.typing import ArrayLike, BoolArray, Generator, float_array, secr
 
 @secret
 class DenseReleases(NamedTuple):
-    """Noise of every cell, in counts, and whether the cell was published; shape (releases, cells) each.
+    """The noise of every cell, in counts, and whether the cell was published; shape (releases, cells) each.
 
-    Noise is secret where `published` is false.
+    The noise is secret, because it would reveal the true counts behind published values.
     """
 
     noise: NoiseArray
@@ -36,17 +36,17 @@ def release_dense(
     *,
     rng: Generator,
 ) -> DenseReleases:
-    """Release a dense histogram at several levels, losslessly, one after another.
+    """Draw lossless releases of a dense histogram at several levels, one after another.
 
     Args:
-        family: The noise.
+        family: Noise family.
         counts: True counts; shape (d,). Secret.
-        levels: In the order of release, which is arbitrary; repeated levels share their noise.
-        thresholds: Effective thresholds, in counts; one per level. A cell is published if count + noise exceeds it.
+        levels: Levels in the order of release, which is arbitrary; repeated levels share their noise.
+        thresholds: Effective threshold of each level, in counts. A cell is published if count + noise exceeds it.
         rng: Randomness.
 
     Returns:
-        Noise and publication of all d cells for each release.
+        The noise of all d cells, and whether they are published, for each release.
 
     Raises:
         InputError: If levels and thresholds differ in number.
@@ -73,7 +73,7 @@ def release_dense(
 def noise_at_level(
     family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
-    """Draw noise at a level given noise at others (the two adjacent ones suffice); a known level keeps its noise."""
+    """Draw noise at a level given the noise at adjacent levels, or return the noise of this level if it is known."""
     if level in neighbours:
         return neighbours[level]
     coarser = max((known for known in neighbours if known < level), default=None)

@@ -1,8 +1,8 @@
-"""The grid on which noise is published, and the numerical slack of a release.
+"""The grid to which published noise is rounded, and the numerical slack of a release.
 
-Unrounded noise stays in the state; count + round(noise) is published. The step is a power of two that depends only on
-the standard deviation and divides 1. So the supports for counts c and c + 1 are shifts of one another, and "rounded
-noisy count above the threshold" is the event "noise above effective_threshold - count".
+The store keeps unrounded noise, and count + round(noise) is published. The step of the grid is a power of two of at
+most 1, and depends only on the standard deviation. So all counts have the same possible published values, and the
+rounded noisy count is above the threshold if and only if noise > effective_threshold - count.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, float_entries, noise_array
 
-# Rounding to 2**-4 of the standard deviation adds less than 4e-4 of the variance, and rounding at random twice that.
+# A step of 2**-4 standard deviations adds less than 4e-4 of the variance; random rounding adds twice as much.
 _BITS_BELOW_STD = 4
-# Bound on the total variation between a drawn number of candidates and its binomial law.
+# Bound on the total variation distance between the drawn number of candidates and its binomial distribution.
 _OF_CANDIDATES = 1e-12
 _LAST_DIGIT = 2.0**-52
 _NEAR = Fraction(1, 10**5)
@@ -33,14 +33,14 @@ def grid_step(std: float) -> float:
 
 
 def published_step(family: Family, level: Level) -> float:
-    """Return the step of the grid on which the noise of a family is published at a level; 1 for integer noise."""
+    """Return the step of the grid to which published noise is rounded at a level; 1 for integer noise."""
     return 1.0 if family.integer else grid_step(family.std(level))
 
 
 def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
-    """Round noise exactly to the nearest multiple of `step`, a power of two, with halves rounded down; any shape.
+    """Round noise to the nearest multiple of `step`, a power of two, without error. Halves are rounded down.
 
-    round_to_grid(z) > t for a multiple t exactly when z > t + step / 2.
+    If t is a multiple of `step`, then round_to_grid(z, step) > t exactly when z > t + step / 2.
     """
     units = noise_array("noise", noise) / float_entries("step", step, 1)[0]
     rounded = np.rint(units)
@@ -50,23 +50,23 @@ def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
 
 
 def effective_threshold(threshold: float, step: float) -> float:
-    """Return t such that the rounded noisy count exceeds the threshold if and only if noise > t - count.
+    """Return the effective threshold: unrounded noisy counts exceed it exactly when rounded ones exceed `threshold`.
 
-    It is (floor(threshold / step) + 1/2) * step, in counts. Integer noise takes step = 1.
+    The result is (floor(threshold / step) + 1/2) * step, in counts. For integer noise, the step is 1.
     """
     return (math.floor(threshold / step) + 0.5) * step
 
 
 def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, terms: int = 1) -> float:
-    """Bound the total variation distance between a release and its law, caused by arithmetic in doubles.
+    """Bound the total variation distance between a release, computed in doubles, and its exact distribution.
 
-    Only errors that the data of one unit can change are counted. The bound depends on public numbers, and adds up
-    over releases. docs/promises.md says what it means, docs/mathematics.md derives it.
+    The bound counts only errors that the data of one unit can change. It depends on public numbers only, and the
+    bounds of several releases add up. See docs/promises.md for its meaning, docs/mathematics.md for its derivation.
 
     Args:
-        numbers: Noisy numbers that depend on one unit.
+        numbers: How many noisy numbers depend on one unit.
         std: Standard deviation of their noise, in counts.
-        step: Step of the grid they are rounded to, in counts; 1 for integer noise.
+        step: Step of the grid to which the noise is rounded, in counts; 1 for integer noise.
         near: Number of earlier points of the path at nearly the same level (`count_near`).
         terms: Number of independent terms in each noise.
 
@@ -79,6 +79,6 @@ def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, ter
 
 
 def count_near(past: Iterable[Level], level: Level) -> int:
-    """Count earlier levels within a relative 1e-5 of a level: their rounding errors enter a second time."""
+    """Count the earlier levels within a relative 1e-5 of a level. Their rounding errors add to the slack again."""
     exact = as_level(level)
     return sum(abs(at - exact) <= _NEAR * exact for at in read_each("levels", list(past), as_level, "a level"))

@@ -1,7 +1,7 @@
-"""The history of a cell that was never drawn: at every past level its noise was at or below a bound.
+"""The history of untracked cells: at every past level, their noise was at or below a bound.
 
-`rarity` bounds the probability of this from counts, levels and thresholds only. If it passes `RAREST`, all cells of
-the group are drawn explicitly, so groups drawn lazily never have a rare history.
+`rarity` bounds how improbable a history is, from counts, levels and thresholds only. If it exceeds `RAREST`, all
+cells of the group are drawn explicitly. So groups that are drawn lazily never have an improbable history.
 
 Source: our own derivation (docs/mathematics.md, rare histories); association is Harris's inequality.
 """
@@ -22,26 +22,26 @@ from sparsehist.privacy.levels import Level, as_level, compared, level_float
 from sparsehist.typing import BoolArray, FloatArray, IntArray, float_array
 
 RAREST = 3.0
-# Levels within this ratio share a bound. Levels farther apart share too little noise for a gain.
+# Levels within a ratio of 1.01 may share a bound. At levels farther apart, noise differs too much for a better bound.
 _STEP = math.log(1.01)
 
 
 class History(NamedTuple):
-    """Distinct levels, ascending, each with its lowest threshold; and the level of each release."""
+    """Distinct levels of past releases, ascending, the lowest threshold of each, and the level of each release."""
 
     levels: tuple[Fraction, ...]
     thresholds: FloatArray
-    column: IntArray  # for each release: index of its level; shape (releases,)
+    column: IntArray  # index in `levels` for each release; shape (releases,)
 
     def bounds(self, counts: FloatArray) -> FloatArray:
-        """Return the largest unpublished noise, by level and cell; shape (m, cells)."""
+        """Return the largest noise that an unpublished cell can have at each level; shape (levels, cells)."""
         return np.asarray(self.thresholds[:, np.newaxis] - counts)
 
 
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
-    """Return the history of (level, threshold) pairs in any order; levels may repeat."""
+    """Return the history of releases, given as (level, threshold) pairs in any order; levels may repeat."""
     exact = read_each("levels", [level for level, _ in releases], as_level, "a level")
-    # Compare as doubles first; fractions are compared only if their doubles are equal.
+    # Comparing doubles is faster, so fractions are compared only if their doubles are equal.
     order = sorted(range(len(exact)), key=lambda i: (level_float(exact[i]), exact[i]))
     levels: list[Fraction] = []
     column = np.empty(len(exact), dtype=np.int64)
@@ -55,14 +55,14 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 
 
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
-    """Bound -ln P[a cell of this count was never published] from above; infinite if impossible; shape of `counts`.
+    """Return an upper bound on -ln P[a cell of this count was never published], for each count; it may be infinite.
 
-    Levels within 1 % of one another share a bound if it is better: bridges are symmetric or never negative, so noise
-    at the coarsest of them exceeds the lowest threshold at least half as often as noise at any of them (Lévy).
+    Levels within 1 % share a bound if it is better. By Lévy's inequality, noise exceeds their lowest threshold at any
+    of these levels at most twice as often as at the coarsest, because increments are symmetric or nonnegative.
     """
     if not history.levels:
         return np.zeros(counts.size)
-    # Indices at which a new step of 1 % begins, including both ends.
+    # Indices of `levels` at which a new interval of 1 % begins, including both ends.
     steps = np.floor(np.log(list(map(level_float, history.levels))) / _STEP)
     rungs = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), steps.size]
     rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
@@ -76,23 +76,23 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
 
 
 def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatArray:
-    """Return ln P[noise is at or below its bound] at each level; shape (m, g)."""
+    """Return ln P[noise is at or below its bound] for each level and group; shape (levels, groups)."""
     bounds = history.bounds(counts)
-    if family.scaled:  # one call for all levels
+    if family.scaled:  # scale the bounds, so that one call serves all levels
         std = np.array([family.std(level) for level in history.levels])
         return family.log_cdf(bounds * (std[0] / std)[:, np.newaxis], history.levels[0])
     return np.stack([family.log_cdf(bound, level) for bound, level in zip(bounds, history.levels, strict=True)])
 
 
 def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> BoolArray:
-    """Return which groups, given by their counts, have a history too rare to be drawn lazily; shape (g,)."""
+    """Return for each group, given by its count, whether its history is too improbable for lazy drawing."""
     if len(history.levels) == 1:
         return rarity(family, history, counts) > RAREST
     return np.asarray(counts >= least_rare(lambda some: rarity(family, history, some), counts))
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """Return the least count whose history is too rare, or infinity; rarity increases with the count."""
+    """Return the smallest count whose rarity exceeds `RAREST`, or infinity. Rarity increases with the count."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -104,14 +104,14 @@ def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
-    """Return whether empty cells are drawn explicitly after releases with these (level, effective threshold)."""
+    """Return whether all empty cells are drawn explicitly after releases with these (level, effective threshold)."""
     return float(rarity(family, history_of(releases), np.zeros(1))[0]) > RAREST
 
 
 def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
-    """Return the largest P[Z > threshold] that lets empty cells be drawn lazily after one more release.
+    """Return the largest P[Z > threshold] of the next release for which empty cells are still drawn lazily.
 
-    `past` is the (level, effective threshold) of every past release of the path; all numbers are public.
+    `past` holds the (level, effective threshold) of every past release on the noise path. All numbers are public.
 
     Example:
         >>> from sparsehist.noise import Gaussian

@@ -1,8 +1,8 @@
-"""Confidence limits and estimates of true counts from published noisy counts, which exceed a threshold.
+"""Confidence limits and estimates of true counts, given published noisy counts, which all exceed a threshold.
 
-A count c is published as Y = c + noise, rounded to the grid, given Y > threshold. For every c, a set of values has a
-probability of at least 1 - alpha under this truncated law; the limits for y enclose the counts whose set contains y.
-The estimate for y is the mean of all counts, weighted by their likelihood of being published as y.
+A count c is published as Y = c + noise, rounded to the grid, if Y > threshold. For every c, a test accepts published
+values with probability at least 1 - alpha. The limits for a value y enclose all counts whose test accepts y. The
+estimate for y is the mean of all counts, weighted by their likelihood of being published as y.
 
 Source: our own derivation, by inversion of tests (docs/mathematics.md, intervals).
 """
@@ -22,21 +22,21 @@ from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, IndexArray
 
-# Noise beyond this many standard deviations is ignored when counts are weighted.
+# Estimates of counts ignore noise beyond this number of standard deviations.
 _CUT = 40.0
 _MOST_COUNTS = 4000
 _MOST_SOLVED = 2000
 _NUMBERS_AT_ONCE = 2**20
-# If a count is this many standard deviations above the threshold, less than e**-60 of the law is cut off.
+# A count this many standard deviations above the threshold stays unpublished with a probability below e**-60.
 _FAR = 80.0
 
 Rising = Callable[[IndexArray, FloatArray], FloatArray]
-"""A function of row numbers and counts."""
+"""A function of row numbers and counts that increases with the count."""
 
 
 @dataclass(frozen=True)
 class _Law:
-    """The truncated law of a published count, given the true count; all probabilities are logarithms."""
+    """The distribution of published counts, given the true count and publication. Probabilities are logarithms."""
 
     family: Family
     level: Fraction
@@ -45,28 +45,28 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """Return ln u(c), the probability that the set of values of count c may miss."""
+        """Return ln u(c), where u(c) is the probability of each tail that the test of count c rejects."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
         return np.asarray(np.minimum(math.log(self.alpha) + log_published, both_sides))
 
     def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[`noisy` or more | count] / u(count)), which increases with the count."""
+        """Return ln(P[noisy count >= `noisy`] / u(c)) for each true count c. It increases with the count."""
         at_least = noisy - counts - self.step / 2
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[`noisy` or less, published or not | count] / u(count)), which decreases with the count."""
+        """Return ln(P[noisy count <= `noisy`, published or not] / u(c)) for each c. It decreases with the count."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
     def two_steps_below(self, value: float) -> float:
-        """Return a multiple of the step that is two to three steps below a value."""
+        """Return a multiple of the grid step that lies two to three steps below a value."""
         return math.floor(value / self.step - 2) * self.step
 
     def quantile(self, log_tail: float) -> float:
-        """Return the noise, before rounding, that is exceeded with this probability."""
+        """Return the value that unrounded noise exceeds with this probability, given as a logarithm."""
         return float(self.family.inverse_log_tail(log_tail, self.level))
 
 
@@ -80,17 +80,17 @@ def count_limits(
     alpha: float,
     least: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Compute confidence limits for the true counts behind published noisy counts; true counts are at least `least`.
+    """Return lower and upper confidence limits of the true counts (at least `least`) behind published noisy counts.
 
-    `step` is the step of the noise's grid (1 for integers); the limits are on this grid. For every true count,
-    coverage is at least 1 - alpha, and exceeds it by less than twice the largest probability of a published value.
+    Limits are multiples of `step`, the step of the noise grid. For every true count, coverage is at least 1 - alpha.
+    It exceeds 1 - alpha by less than twice the largest probability of a published value.
     """
     if not 0 < alpha < 1:
         raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
     law = _Law(family, as_level(level), effective_threshold, step, alpha)
-    # Noisy counts lie on a grid, so each distinct value is solved once.
+    # Noisy counts lie on a grid and often repeat, so limits are computed once for each distinct value.
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
-    # Far above the threshold the law is not truncated, so limits have a constant distance from the value.
+    # Far above the threshold, publication is almost certain, so limits have a constant distance from noisy counts.
     near = int(np.searchsorted(values, effective_threshold + _FAR * family.std(level) + abs(family.mean(level))))
     solved, beyond = values[: near + 1], values[near + 1 :]
     limits = []
@@ -116,10 +116,10 @@ def count_estimates(
     *,
     least: float = 0.0,
 ) -> Estimates:
-    """Estimate the true counts behind published noisy counts; the arguments are those of `count_limits`.
+    """Estimate the true counts behind published noisy counts. The arguments are those of `count_limits`.
 
-    Under a uniform prior on counts no estimate has a smaller squared error; far above the threshold it is the noisy
-    count less the mean of the noise.
+    Under a uniform prior on counts, no other estimate has a smaller mean squared error. Far above the threshold, the
+    estimate is the noisy count minus the mean of the noise.
     """
     exact, spread = as_level(level), family.std(level)
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
@@ -148,7 +148,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """Return the counts to weigh: all if there are few, else eight per standard deviation, and fewer far below."""
+    """Return the counts to average: all if they are few, else eight per standard deviation, and fewer below `low`."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8
@@ -160,9 +160,9 @@ def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> Flo
 
 
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """Return the smallest count for which an upward error this large has a probability above u."""
+    """Return for each noisy count the smallest true count whose test does not reject it as too high."""
     result = np.full(noisy.size, least)
-    # u is at most alpha / (1 + alpha) everywhere, so no lower limit is higher than this.
+    # No lower limit is above noisy - reach, because u is at most alpha / (1 + alpha) for every count.
     reach = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
     rows = np.flatnonzero(law.above(noisy, result) <= 0)
     values = noisy[rows]
@@ -171,11 +171,11 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """Return the largest count for which a downward error this large has a probability above u."""
-    # Where T is at most 1 / (1 + alpha), the set of values leaves out nothing below ...
+    """Return for each noisy count the largest true count whose test does not reject it as too low."""
+    # If a count is published with probability at most 1 / (1 + alpha), its test rejects no value as too low.
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
-    # ... and u is at least alpha / 2 everywhere.
+    # For counts above `turn`, u is at least alpha / 2, so no upper limit is above noisy - reach.
     reach = law.two_steps_below(law.quantile(math.log1p(-law.alpha / 2)))
     rows = np.flatnonzero(law.below(noisy, result) > 0)
     values = noisy[rows]
@@ -185,7 +185,7 @@ def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _first(step: float, function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Find, for each row, the first grid point between `left` and `right` at which a function is positive."""
+    """Find, for each row, the first grid point from `left` to `right` at which an increasing function is positive."""
     low, high, rows = left.copy(), right.copy(), np.arange(left.size)
     while rows.size:
         middle = np.floor((low[rows] + high[rows]) / 2 / step) * step

@@ -1,8 +1,8 @@
-"""The cost of an open domain: the probability that any release publishes a key of only one unit.
+"""The cost of an open domain: the probability that any release publishes a key that only one unit has.
 
-A unit with l keys of its own, to each of which it adds r, shows none of them at a point of the noise path with
-probability P[Z <= threshold - r]**l. The complements, added up over all points for the worst r and l, bound the delta
-of all releases together, also if they are chosen adaptively. Derivation: docs/mathematics.md, "Open domains".
+Suppose that l keys occur for one unit only, and that this unit adds r to each key. A release publishes none of the
+keys with probability P[Z <= threshold - r]**l. The sum of the complements over all points of the path, for the worst
+r and l, bounds the delta of all releases, even if they are chosen adaptively: docs/mathematics.md, "Open domains".
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Point = tuple[int, Fraction]
 
 
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
-    """For each kind of unit, return the probability that one release publishes a key which only this unit has.
+    """Return, for each kind of unit, the probability that one release publishes a key that only this unit has.
 
-    `touched` lists the kinds of unit as pairs: the addition to each key of the unit, and its largest number of keys.
+    `touched` has a pair for each kind of unit: how much it adds to each of its keys, and its largest number of keys.
     """
     added, keys = np.array(touched, np.float64).T
     hidden = keys * family.log_cdf(threshold - added, level)
@@ -36,7 +36,7 @@ def exposure(family: Family, level: Fraction, threshold: float, touched: Sequenc
 class OpenBudget:
     """The delta of an open domain, and the `exposure` of each kind of unit at each point of a noise path.
 
-    Releases at one point share their noise, so only the lowest threshold matters. Sums are exact.
+    Releases at the same point share their noise, so only the lowest threshold of a point matters. Sums are exact.
     """
 
     delta: Fraction
@@ -45,30 +45,30 @@ class OpenBudget:
 
     @property
     def delta_infinity(self) -> Fraction:
-        """The delta spent by all releases, for the worst kind of unit."""
+        """The delta of all releases so far, for the worst kind of unit."""
         return max(self._exposure_sums())
 
     @property
     def remaining(self) -> float:
-        """The delta that remains for later releases; rounded down."""
+        """The delta that remains for later releases, rounded down to a double."""
         left = self.delta - self.delta_infinity
         rounded = float(left)
         return rounded if Fraction(rounded) <= left else math.nextafter(rounded, -math.inf)
 
     def after(self, point: Point, family: Family, threshold: float) -> OpenBudget:
-        """Return the budget after one more release with an effective threshold."""
+        """Return the budget after one more release at this point, with this effective threshold."""
         exposed = exposure(family, point[1], threshold, self.touched)
         known = self.spent.get(point, exposed)
         return replace(self, spent={**self.spent, point: list(map(max, known, exposed))})
 
     def added(self, point: Point, family: Family, threshold: float) -> Fraction:
-        """Return the increase of `delta_infinity` by a release with an effective threshold."""
+        """Return how much a release at this point, with this effective threshold, would add to `delta_infinity`."""
         return self.after(point, family, threshold).delta_infinity - self.delta_infinity
 
     def lowest_threshold(self, point: Point, family: Family, delta: float) -> float:
-        """Find the lowest threshold to declare, on the grid, for a release that adds at most `delta`.
+        """Return the lowest threshold on the grid for which a release adds at most `delta` to `delta_infinity`.
 
-        DeclarationError unless `delta` is above 0 and at most `remaining`.
+        Raise DeclarationError unless `delta` is above 0 and at most `remaining`.
         """
         if not 0 < Fraction(delta) <= self.delta - self.delta_infinity:
             raise DeclarationError(f"delta must be above 0 and at most {shown(self.remaining)}, got {shown(delta)}")
@@ -77,7 +77,7 @@ class OpenBudget:
         step = published_step(family, level)
 
         def alone(kind: tuple[int, int], room: Fraction) -> float:
-            """Return the threshold that the keys of one unit exceed with probability `room`, at most 1 - 2**-53."""
+            """Return the threshold that at least one key of a unit exceeds with probability min(room, 1 - 2**-53)."""
             added, keys = kind
             chance = -math.expm1(math.log1p(-min(float(room), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))
@@ -89,6 +89,6 @@ class OpenBudget:
         return place * step
 
     def _exposure_sums(self) -> list[Fraction]:
-        """Return the sum of exposures over all points, for each kind of unit."""
+        """Return the sum of exposures over all points of the path, for each kind of unit."""
         start = [Fraction(0)] * len(self.touched)
         return [sum(terms, Fraction(0)) for terms in zip(start, *self.spent.values(), strict=True)]

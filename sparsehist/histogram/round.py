@@ -1,10 +1,10 @@
-"""One round: draw which untracked cells become tracked, and their noise; exact, by groups of equal count.
+"""Draw which untracked cells become tracked in a round, and their noise, exactly and by groups of equal count.
 
-Untracked cells of one count share a history A: their noise was at or below every past threshold. Lazy drawing: each
-of a binomial number of candidates races two coupled paths, one from the plain law and one from the law above the
-threshold. If the upper path is inside A, accept; else, if the lower one is inside A, reject; else, race again.
-Explicit drawing: if the history would become rare (`sparsehist.histogram.history`), all cells of the group are drawn,
-whether they exceed or not. Races and paths take at most 20 tries on average.
+Untracked cells of equal count share a history: their noise was at or below a bound at every past level. In lazy
+drawing, each of a binomial number of candidates races two coupled noise paths: a lower, plain path and an upper path,
+which exceeds the new threshold. A candidate is accepted if its upper path fits the history, and rejected if only its
+lower path fits. If neither path fits, the race is repeated. In explicit drawing, all cells of a group are drawn,
+because its history would become improbable (`sparsehist.histogram.history`). Both take at most 20 tries on average.
 
 Source: our own derivation (docs/mathematics.md, sparse histograms). Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7,
 Alg. 6].
@@ -39,27 +39,27 @@ from sparsehist.typing import (
     whole_number,
 )
 
-# Cells drawn at once: besides its result, a round needs about 8 * levels * this many bytes.
+# Number of cells drawn at once. A round needs temporary memory of about 8 * levels * this number of bytes.
 _BATCH = 1 << 19
-# If there are few cells, try several paths at once, because calls then take more time than draws.
+# For few cells, try several paths per cell at once, because each call takes more time than the draws.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
-_Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # paths, group, whether the cells exceed the threshold
-_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # whether the cell is decided, whether it won, paths
-# A function of racers and their cells: which racer stayed inside the history, and the path of the exceeding one.
+_Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # path and group of each cell; does it exceed the threshold
+_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # which cells are decided, which accepted; noise paths
+# Extend plain and exceeding noise to past levels. Return which paths fit the history, and the exceeding paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
 @secret
 class NewlyTracked(NamedTuple):
-    """The noise of cells that become tracked. Secret.
+    """The noise of the q cells that become tracked in a round. Secret.
 
     Attributes:
         values: Noise at the new level, in counts; shape (q,).
-        paths: Noise at every past release, in the order given; shape (q, releases).
-        group: Which group each cell belongs to; shape (q,), int64, ascending.
-        exceeds: Whether the noise exceeds the threshold minus the count; other cells were drawn explicitly and must
-            not be published; shape (q,), bool.
+        paths: Noise at every past release, in the order of `past`; shape (q, releases).
+        group: Group number of each cell, ascending; shape (q,), int64.
+        exceeds: Whether noise exceeds threshold - count; shape (q,), bool. The other cells were drawn explicitly and
+            must not be published.
     """
 
     values: NoiseArray
@@ -78,21 +78,21 @@ def draw_exceeding(
     count: ArrayLike = 0,
     rng: Generator,
 ) -> NewlyTracked:
-    """Draw the untracked cells that exceed the threshold now, and the cells drawn with them.
+    """Draw the untracked cells that exceed the threshold of a new release, or all cells of groups drawn explicitly.
 
     Args:
-        family: The noise; must be monotone.
-        past: (level, threshold) of every past release of this path, in any order. A cell of count c is untracked
-            because its noise was at most threshold - c each time.
-        level: The new level: any level, also a past one.
-        threshold: A cell of count c exceeds when its noise is above threshold - c, in counts.
-        n_untracked: Numbers of untracked cells, one entry per group (or one for all); integers of any size.
+        family: Noise family; must be monotone.
+        past: (level, threshold) of every past release on this noise path, in any order. A cell of count c is
+            untracked because its noise was at most threshold - c each time.
+        level: The new level; it may be a past level.
+        threshold: The effective threshold, in counts. A cell of count c exceeds it if noise is above threshold - c.
+        n_untracked: Number of untracked cells of each group, or one number for all; integers of any size.
         count: True count of the cells of each group; scalar or one entry per group. Secret.
         rng: Randomness.
 
     Returns:
-        The q cells that become tracked. Of each group, either the cells that exceed are returned, or all cells. The
-        caller chooses uniformly which cells of the group they are.
+        The q cells that become tracked. In each group, these are the cells that exceed, or all cells. The caller
+        chooses uniformly which cells of the group they are.
 
     Raises:
         DeclarationError: If the family is not monotone.
@@ -110,7 +110,7 @@ def draw_exceeding(
     Source: our own derivation; it replaces [ARNP Alg. 6, Lemma 5.6].
     """
     if not family.monotone:
-        raise DeclarationError(f"{family!r} is not monotone, so cells cannot be drawn lazily with it")
+        raise DeclarationError(f"sparse rounds need a monotone noise family, got {family!r}")
     new_level = as_level(level)
     numbers, sizes, counts = _groups(n_untracked, count)
     history = history_of(past)
@@ -118,18 +118,18 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # These equal the sums of the previous round, up to rounding errors of another machine.
+    # After the previous round, rarity was at most RAREST, up to rounding errors if it ran on another machine.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
-            "untracked cells with so rare a history do not occur in a series: an earlier round drew all cells of "
-            "their count"
+            "the history of untracked cells is too improbable: an earlier round of a series would have drawn all "
+            "cells of this count"
         )
     log_exceed = family.log_tail(margins, new_level)
     candidates = binomial(numbers, np.where(explicit, -np.inf, log_exceed), rng=rng)
     lazily = np.repeat(np.arange(candidates.size), candidates)
     whole = np.flatnonzero(explicit)
     if not sizes[whole].max(initial=0.0) <= MOST_SUCCESSES:
-        raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
+        raise ThresholdError(f"raise the thresholds, which would let through more cells than {MOST_SUCCESSES:.2g}")
     explicitly = np.repeat(whole, sizes[whole].astype(np.int64))
     draw = _Draw(family, history, new_level, counts, margins, log_exceed)
     parts = [draw.lazily(lazily[i : i + _BATCH], rng=rng) for i in range(0, lazily.size, _BATCH)]
@@ -144,7 +144,7 @@ def draw_exceeding(
 def _groups(
     n_untracked: int | Sequence[int] | IntArray, count: ArrayLike
 ) -> tuple[Sequence[int] | IntArray, FloatArray, FloatArray]:
-    """Return the number of cells (as integers and as doubles) and the count of each group."""
+    """Return for each group the number of cells, as an integer and as a double, and the true count."""
     counts = np.atleast_1d(float_array("count", count))
     numbers = [int(n_untracked)] * counts.size if isinstance(n_untracked, int | np.integer) else n_untracked
     sizes = as_sizes(numbers)
@@ -157,9 +157,9 @@ def _groups(
 
 @dataclass(frozen=True, repr=False)
 class _Draw:
-    """Parameters of a round; arrays have one entry per group. Secret.
+    """The parameters of a round. Arrays have one entry per group. Secret.
 
-    Paths have shape (levels of the history, then the new level; q).
+    Noise paths have a row for each level of the history and a last row for the new level; shape (levels + 1, q).
     """
 
     family: Family
@@ -170,7 +170,7 @@ class _Draw:
     log_exceed: FloatArray
 
     def lazily(self, group: IntArray, *, rng: Generator) -> _Part:
-        """Race the candidates of these groups and return the winners."""
+        """Race one candidate for each entry of `group`, and return the accepted cells."""
         if not self.history.levels:
             values = self.family.sample_tail(group.size, self.margins[group], self.level, rng=rng)
             return values[np.newaxis], group, np.ones(group.size, bool)
@@ -183,7 +183,7 @@ class _Draw:
         return paths[:, accepted], group[accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, group: IntArray, *, rng: Generator) -> _Part:
-        """Draw all cells of these groups explicitly, given their history."""
+        """Draw one cell explicitly for each entry of `group`, given the history of the group."""
         family, level, levels = self.family, self.level, self.history.levels
         if not levels:
             paths = family.sample(group.size, level, rng=rng)[np.newaxis]
@@ -195,7 +195,7 @@ class _Draw:
         return paths, group, np.asarray(paths[-1] > self.margins[group])
 
     def together(self, parts: list[_Part]) -> _Part:
-        """Join batches into one."""
+        """Concatenate batches of drawn cells into one."""
         none = self._no_paths(0), np.empty(0, np.int64), np.empty(0, bool)
         paths, group, exceeds = zip(none, *parts, strict=True)
         return np.concatenate(paths, axis=1), np.concatenate(group), np.concatenate(exceeds)
@@ -206,7 +206,7 @@ class _Draw:
     def _carry_back(
         self, plain: NoiseArray, exceeding: NoiseArray, counts: FloatArray, *, rng: Generator
     ) -> tuple[BoolArray, NoiseArray]:
-        """Carry both racers to every past level; return which stayed within the history, and the upper path."""
+        """Extend plain and exceeding noise to all past levels. Return which fit the history, and the upper paths."""
         pair, levels = np.stack([plain, exceeding]), self.history.levels
         inside, path = np.ones(pair.shape, bool), self._no_paths(exceeding.size)
         path[-1] = exceeding
@@ -220,7 +220,7 @@ class _Draw:
                 inside &= current <= bounds[i]
                 path[i] = current[1]
             if not (current[1] >= current[0]).all():
-                raise LawError(f"steps of {self.family!r} reversed an order, so that cells cannot be drawn lazily")
+                raise LawError(f"coupled noise paths must keep their order, but crossed for {self.family!r}")
         return inside, path
 
 
@@ -234,16 +234,16 @@ def race(
     *,
     rng: Generator,
 ) -> BoolArray:
-    """Race candidates, whose noise must exceed their margins, until each is decided; return the winners, shape (q,).
+    """Race candidates, whose noise exceeds their `margins`, until each is decided. Return which are accepted.
 
-    `log_exceed` is ln P[Z > margins]; `carry` carries pairs of racers to all past releases; `paths`, shape (rows, q),
-    is filled with the winners' paths.
+    `log_exceed` is ln P[Z > margins]. `carry` extends noise at the new level to past levels. `paths`, of shape
+    (rows, q), is filled with the noise paths of accepted candidates.
     """
     least = just_above(margins, integer=family.integer)
 
     def attempt(runner: IntArray) -> _Attempts:
         log_uniform = np.negative(rng.standard_exponential(runner.size))
-        # Rounding may return the margin itself; then use the smallest value above it.
+        # Because of rounding, the noise may equal the margin. Then the smallest value above the margin is used.
         exceeding = np.maximum(family.inverse_log_tail(log_exceed[runner] + log_uniform, level), least[runner])
         plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
         inside, path = carry(plain, exceeding, runner)
@@ -253,7 +253,7 @@ def race(
 
 
 def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: NoiseArray) -> None:
-    """Fill `paths`, shape (rows, q), with independent draws, repeated until each is at or below its bounds."""
+    """Fill `paths`, shape (rows, q), with independent noise paths. Redraw each until it is at or below its bounds."""
 
     def attempt(cell: IntArray) -> _Attempts:
         path = draw(cell.size)
@@ -264,7 +264,7 @@ def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: No
 
 
 def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: Generator) -> NoiseArray:
-    """Draw noise at ascending levels, beginning with the finest; shape (levels, size)."""
+    """Draw unconditional noise paths at ascending levels, starting at the finest level; shape (levels, size)."""
     path = [family.sample(size, levels[-1], rng=rng)]
     for fine, coarse in zip(levels[:0:-1], levels[-2::-1], strict=True):
         path.append(family.coarsen(path[-1], fine, coarse, rng=rng))
@@ -272,7 +272,7 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
 
 
 def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
-    """Repeat attempts until every cell is decided; fill `paths`, and return who won, shape (q,)."""
+    """Repeat attempts until every cell is decided. Fill `paths`, and return which cells are accepted; shape (q,)."""
     won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
     tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
     while pending.size:
@@ -288,7 +288,7 @@ def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> Boo
 
 @secret
 class Round(NamedTuple):
-    """Noise at the new level for cells tracked before, shape (t,), and the newly tracked cells. Secret."""
+    """The noise at the new level of previously tracked cells, shape (t,), and the newly tracked cells. Secret."""
 
     tracked: NoiseArray
     new: NewlyTracked
@@ -306,17 +306,17 @@ def draw_round(
     counts: ArrayLike,
     rng: Generator,
 ) -> Round:
-    """Draw one round: noise at the new level for tracked cells, and newly tracked cells with their whole paths.
+    """Draw the noise of tracked cells at a new level, and newly tracked cells with their whole noise paths.
 
     Args:
-        family: The noise.
-        past: (level, effective threshold) of every past release of the path.
-        level: The new level, exact; may be a past one.
+        family: Noise family.
+        past: (level, effective threshold) of every past release on the noise path.
+        level: The new level, exact; it may be a past level.
         threshold: Effective threshold.
-        neighbours: Noise of the tracked cells, shape (t,), at `level` itself if it was spent before, else at the next
-            coarser and the next finer spent level.
-        n_tracked: t, the number of tracked cells.
-        n_untracked: Numbers of untracked cells, one entry per group; integers of any size.
+        neighbours: Noise of the tracked cells by level, shape (t,): at `level` itself if it was released before, else
+            at the next coarser and the next finer released level.
+        n_tracked: Number t of tracked cells.
+        n_untracked: Number of untracked cells of each group; integers of any size.
         counts: True count of each group.
         rng: Randomness.
     """

@@ -1,8 +1,8 @@
-"""One round of running counts: draw which cells become tracked at a release point, and their noise; exact.
+"""Draw which cells of running counts become tracked at a release point (step and level), and their noise, exactly.
 
 Cells are raced or drawn explicitly as in `sparsehist.histogram.round`. Noise at a past point is the noise at the new
-point times Cov/Var, plus an independent residual that both racers share. A key that is empty at a step may be
-published there even if it has units later: otherwise a false key would reveal that it has no units later.
+point times Cov/Var, plus an independent residual, which both racing paths share. A key that is empty at a step may be
+published there even if units touch it later. Otherwise, a false key would reveal that no unit touches it later.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -25,7 +25,7 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.over_steps import Factor, Point, StepNoise
 from sparsehist.typing import BoolArray, FloatArray, Generator, IntArray, secret
 
-# Largest number of draws in one call.
+# Largest number of Gaussian draws in one batch.
 _BATCH = 1 << 22
 CountsAt = Callable[[IntArray], IntArray]
 """A function from q listed keys to their counts at the distinct steps of all points, ascending; shape (steps, q)."""
@@ -33,9 +33,9 @@ CountsAt = Callable[[IntArray], IntArray]
 
 @dataclass(frozen=True)
 class PointHistory:
-    """The distinct release points of a path, in order of first release, each with its lowest threshold.
+    """The distinct release points of a noise path, in order of first release, with the lowest threshold of each.
 
-    With `hides_empty` (open domains), a key is not drawn at release points where its count is 0.
+    With `hides_empty`, which is for open domains, a key is never published at points where its count is 0.
     """
 
     points: tuple[Point, ...] = ()
@@ -44,7 +44,7 @@ class PointHistory:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The distinct steps, ascending."""
+        """The distinct steps of all release points, ascending."""
         return tuple(sorted({point.step for point in self.points}))
 
     def with_release(self, point: Point, threshold: float) -> PointHistory:
@@ -56,7 +56,7 @@ class PointHistory:
         return replace(self, thresholds=(*self.thresholds[:at], lowest, *self.thresholds[at + 1 :]))
 
     def bounds(self, counts: IntArray, steps: Sequence[int]) -> FloatArray:
-        """Return the largest untracked noise at each point; `counts` by step and cell; shape (m, cells)."""
+        """Return the largest noise of untracked cells at each point, given counts by step; shape (points, cells)."""
         place = {step: i for i, step in enumerate(steps)}
         at = counts[[place[point.step] for point in self.points]]
         bounds: FloatArray = np.array(self.thresholds, np.float64)[:, np.newaxis] - at.astype(np.float64)
@@ -65,7 +65,7 @@ class PointHistory:
         return bounds
 
     def rarity(self, noise: StepNoise, counts: IntArray | FloatArray) -> FloatArray:
-        """Bound -ln P[a cell with these counts never exceeded]; `counts` by step and cell; shape (cells,)."""
+        """Return an upper bound on -ln P[a cell never exceeded a threshold], given counts by step; shape (cells,)."""
         total = np.zeros(counts.shape[1])
         released = list(zip(self.points, self.thresholds, strict=True))
         for step, at in zip(self.steps, counts, strict=True):
@@ -75,11 +75,11 @@ class PointHistory:
         return total
 
     def draws_all_empty(self, noise: StepNoise) -> bool:
-        """Return whether, after these releases, all keys that are empty at every step must be drawn explicitly."""
+        """Return whether all keys that are empty at every step must be drawn explicitly after these releases."""
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
 
     def largest_tail(self, noise: StepNoise) -> float:
-        """Return the largest P[N > threshold] that lets empty keys be drawn lazily after one more release."""
+        """Return the largest P[Z > threshold] of the next release for which empty keys are still drawn lazily."""
         return -math.expm1(min(0.0, self._rarity_of_empty(noise) - RAREST))
 
     def _rarity_of_empty(self, noise: StepNoise) -> float:
@@ -88,15 +88,15 @@ class PointHistory:
 
 @secret
 class StepRound(NamedTuple):
-    """Noise at the new point for cells tracked before, and the newly tracked cells. Secret.
+    """The noise of previously tracked cells at the new release point, and the newly tracked cells. Secret.
 
-    A cell that is empty at all steps is -1 in `cells`; the caller chooses uniformly which empty cell it is.
+    In `cells`, -1 stands for a cell that is empty at all steps. The caller chooses uniformly which empty cell it is.
     """
 
     tracked: FloatArray  # shape (t,)
-    cells: IntArray  # cells of the catalogue that are not tracked; shape (q,)
-    paths: FloatArray  # noise at all points, past ones first; shape (points, q)
-    exceeds: BoolArray  # whether count + noise exceeds the threshold; shape (q,)
+    cells: IntArray  # index of each newly tracked cell in `counts`, or -1; shape (q,)
+    paths: FloatArray  # noise at all points of the history; shape (points, q)
+    exceeds: BoolArray  # whether count + noise exceeds the new threshold; shape (q,)
 
 
 def draw_step_round(
@@ -112,11 +112,11 @@ def draw_step_round(
     n_empty: int,
     rng: Generator,
 ) -> StepRound:
-    """Draw one round: noise of tracked cells, and newly tracked cells with their whole paths.
+    """Draw the noise of tracked cells at a new release point, and newly tracked cells with their whole noise paths.
 
-    `tracked` is noise at the points of `past`, in that order, shape (m, t). `counts` and `largest`, shape (n,), are
-    counts of the untracked keys that have units: at the step of the point, and at the last step of all points.
-    `n_empty` more keys are empty at all steps.
+    `tracked`, shape (m, t), is the noise of tracked cells at the points of `past`. `counts` and `largest`, of shape
+    (n,), are counts of the untracked keys that have units, at the step of `point` and at the last step of all points.
+    `n_empty` is the number of keys that are empty at all steps.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)
@@ -126,12 +126,12 @@ def draw_step_round(
     near = _near_explicit(noise, history, largest)
     looked = np.union1d(chosen, near)
     looked_at = counts_at(looked) if looked.size else np.zeros((len(history.steps), 0), np.int64)
-    # Counts never decrease, so only keys with large counts can have a history that is too rare.
+    # Running counts never decrease, so only keys with large counts at the last step can have an improbable history.
     explicit = near[history.rarity(noise, looked_at[:, np.searchsorted(looked, near)]) > RAREST]
     candidates = np.setdiff1d(chosen, explicit, assume_unique=True)
     every_empty = history.draws_all_empty(noise)
     if every_empty and not n_empty <= MOST_SUCCESSES:
-        raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
+        raise ThresholdError(f"raise the thresholds, which would let through more cells than {MOST_SUCCESSES:.2g}")
     if not history.hides_empty and not every_empty:
         log_exceed = noise.at(point.step).log_tail(np.array([threshold]), point.level)
         candidates = np.append(candidates, np.full(binomial([n_empty], log_exceed, rng=rng)[0], -1))
@@ -147,7 +147,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Return the listed keys whose history would be too rare if every point had the key's largest count."""
+    """Return the listed keys whose history would be too improbable if their largest count held at every point."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -159,7 +159,7 @@ def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -
 def _candidates(
     family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Draw whether each listed key exceeds; return the indices of those that do."""
+    """Draw for each listed key whether its noisy count exceeds the threshold. Return the indices of these keys."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:
@@ -169,7 +169,7 @@ def _candidates(
 
 @dataclass(frozen=True, repr=False)
 class _Draw:
-    """Parameters of a round."""
+    """The parameters of a round of running counts. Secret."""
 
     noise: StepNoise
     past: PointHistory
@@ -181,7 +181,7 @@ class _Draw:
     looked_at: IntArray
 
     def lazily(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Return the candidates that win their race."""
+        """Race the candidates `cells`, and return those that are accepted."""
         point = self.history.points[self.row]
         family, counts = self.noise.at(point.step), self._counts(cells)
         margins = self.threshold - counts[self.history.steps.index(point.step)]
@@ -199,7 +199,7 @@ class _Draw:
             lower, upper = (drawn + ratios * (value - own) for value in (plain, exceeding))
             lower[self.row], upper[self.row] = plain, exceeding
             if not (upper >= lower).all():
-                raise LawError("a step of running counts reversed an order, so that cells cannot be drawn lazily")
+                raise LawError("coupled noise paths must keep their order, but crossed for running counts")
             own_bounds = bounds[:, runner]
             return np.stack([np.all(path[:n_past] <= own_bounds, axis=0) for path in (lower, upper)]), upper
 
@@ -208,7 +208,7 @@ class _Draw:
         return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Draw the noise of each cell at all points; repeat until the noise at past points is within its bounds."""
+        """Draw the noise of each cell at all points. Redraw it until noise at past points is within the bounds."""
         counts = self._counts(cells)
         bounds = np.full((len(self.history.points), cells.size), np.inf)
         if self.past.points:
@@ -220,7 +220,7 @@ class _Draw:
         return cells, paths, exceeds & (at > 0) if self.history.hides_empty else exceeds
 
     def _counts(self, cells: IntArray) -> IntArray:
-        """Return counts by step and cell; 0 for cells that are empty at all steps."""
+        """Return the counts of cells at each step, shape (steps, cells); 0 for cells that are empty at all steps."""
         counts = np.zeros((len(self.history.steps), cells.size), np.int64)
         listed = cells >= 0
         counts[:, listed] = self.looked_at[:, np.searchsorted(self.looked, cells[listed])]

@@ -1,9 +1,9 @@
-"""Thresholds: the expected number of false keys, and the probability that a key of a given count is published.
+"""Compute thresholds, expected numbers of false keys, and the probability that a key with a given count is published.
 
 All functions use public parameters only.
 
-The law of a release does not depend on earlier ones, so results hold for every release of a series at a level and a
-threshold.
+The distribution of a release does not depend on earlier releases, so results hold for every release of a series at a
+level and a threshold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
 from sparsehist.typing import ArrayLike, FloatArray, float_entries
 
-# Number of midpoints of the quantile function; the mean of |Z| then has a relative error of about 1e-4.
+# Number of quantiles over which |Z| is averaged. With this number, the mean has a relative error of about 1e-4.
 _NODES = 1 << 14
 _MOST_COUNT = 1 << 60
 
@@ -28,14 +28,14 @@ _MOST_COUNT = 1 << 60
 def expected_false_keys(family: Family, level: Level, threshold: float, domain_size: int) -> float:
     """Return the expected number of empty cells that a release publishes: domain_size * P[Z > threshold].
 
-    The threshold is the effective one, in counts. The result is infinite if a double overflows.
+    `threshold` is the effective threshold, in counts. The result is infinite if a double overflows.
     """
     log_expected = math.log(domain_size) + float(family.log_tail(float_entries("threshold", threshold, 1)[0], level))
     return math.exp(log_expected) if log_expected < 700 else math.inf
 
 
 def threshold_for_false_keys(family: Family, level: Level, domain_size: int, false_keys: float) -> float:
-    """Return the lowest threshold, in counts, on the grid, with at most `false_keys` expected false keys.
+    """Return the lowest threshold on the grid, in counts, for which at most `false_keys` false keys are expected.
 
     Raises:
         ThresholdError: If `false_keys` is not between 0 and `domain_size`.
@@ -50,30 +50,30 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
     if false_keys >= domain_size:
         raise ThresholdError(
             f"false_keys must be below the domain's size {Decimal(domain_size):.3g}, got {shown(false_keys)}; "
-            "to publish every cell give threshold= instead"
+            "to publish every cell, give threshold= instead"
         )
     log_share = math.log(false_keys) - math.log(domain_size)
     step = published_step(family, level)
     threshold = step * (math.ceil(float(family.inverse_log_tail(log_share, level)) / step - 0.5))
     while log_share < float(family.log_tail(effective_threshold(threshold, step), level)):
-        threshold += step  # The inverse tail is rounded, so step up until the expected number is small enough.
+        threshold += step  # The inverse tail is rounded, so increase the threshold until it is large enough.
     return threshold
 
 
 def publication_probability(family: Family, level: Level, threshold: float, counts: ArrayLike) -> FloatArray:
-    """Return the probability that a key of each count is published: P[count + Z > effective threshold]."""
+    """Return for each count the probability that its key is published: P[count + Z > effective threshold]."""
     return np.exp(family.log_tail(threshold - np.asarray(counts, np.float64), level))
 
 
 def least_count(family: Family, level: Level, threshold: float, probability: float) -> int:
-    """Return the smallest true count, at least 0, that is published with at least this probability."""
+    """Return the smallest true count, possibly 0, that is published with at least this probability."""
     least = math.log(probability)
     counts = range(_MOST_COUNT)
     return bisect_left(counts, 1, key=lambda count: float(family.log_tail(threshold - count, level)) >= least)
 
 
 def mean_error(family: Family, level: Level, threshold: float, count: int) -> float:
-    """Return the mean error of a published count, E[|Z - mean| given count + Z > threshold], to about 1e-4."""
+    """Return the mean error of a published count, E[|Z - mean| given count + Z > threshold], within about 1e-4."""
     shares = (np.arange(_NODES) + 0.5) / _NODES
     log_published = family.log_tail(threshold - count, level)
     noise = family.inverse_log_tail(np.log(shares) + log_published, level)

@@ -1,7 +1,7 @@
-"""Linear workloads by the factorization mechanism: release queries A·x as A·x + L·Z, where A = L·R.
+"""Release linear queries A·x with the factorization mechanism: factorize A = L·R, and publish A·x + L·Z with noise Z.
 
-x are the counts of all cells and A is the workload (`Workload`). A `Strategy` measures the queries R·x with noise Z
-and computes the answers from them by L. `next_state` draws the state of a new level.
+x holds the counts of all cells, and A is the workload (`Workload`). A `Strategy` adds the noise Z to R·x and computes
+the answers from the sum with L. `next_state` draws the noise of a release at a new level.
 """
 
 from sparsehist.workload.choice import Candidate, choose, compare, lower_bound

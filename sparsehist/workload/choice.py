@@ -1,4 +1,4 @@
-"""Choose the strategy with the least predicted error at the series' max_keys, from public parameters."""
+"""Choose the strategy with the smallest predicted error for a workload, from public parameters only."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
-# Prefix sums and ranges of more cells are priced on a shorter column: length hardly changes the best strategy.
+# Strategies for prefix sums or ranges of a longer column are compared on this many cells: length hardly matters.
 _LONGEST_PRICED = 4096
-# Lists with more queries times cells are priced on a sample of the queries.
+# Largest queries * cells for which strategies are compared on all queries, and size of the sample of queries beyond.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Largest number of cells (for `direct`, of queries) for which a strategy is a candidate.
+# Largest workloads for which each strategy is tried, by number of cells (for `direct`, by number of queries).
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
-# Eigenvalues below this share of the largest are rounding errors, whose summed roots would be noticeable.
+# Eigenvalues below this fraction of the largest are rounding errors. The sum of their roots would not be negligible.
 _RANK = 1e-12
 
 
 class Candidate(NamedTuple):
-    """The price of a strategy, known before anything is spent.
+    """The predicted error and the sensitivity of a strategy. Computing them costs no privacy.
 
     Attributes:
-        strategy: Textual form of the strategy.
-        mean_squared_error: Mean over the queries, for noise of variance Δ² on every entry of R·x. Multiply by 1/(2ρ)
-            for Gaussian noise, by 2/ε² for Laplace noise (with Δ in L1).
-        sensitivity: Δ, in the norm that the noise needs.
-        lower_bound: Least error of any factorization under Gaussian noise; None if unknown or max_keys is above 1.
+        strategy: Name of the strategy, such as "spectral(blend=4)".
+        mean_squared_error: Mean over the queries, if every entry of R·x has noise of variance Δ². Multiply it by
+            1/(2ρ) for Gaussian noise, or by 2/ε² for Laplace noise.
+        sensitivity: Sensitivity Δ of R·x, in L2 for Gaussian noise and in L1 for Laplace noise.
+        lower_bound: Smallest error of any factorization with Gaussian noise; None if unknown or max_keys is above 1.
     """
 
     strategy: str
@@ -52,20 +52,20 @@ class Candidate(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """Error divided by its lower bound, at least 1."""
+        """Mean squared error divided by `lower_bound`, at least 1; None if the bound is unknown."""
         return None if not self.lower_bound else self.mean_squared_error / self.lower_bound
 
 
 def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> Strategy:
-    """Choose the strategy with the least predicted mean squared error.
+    """Return the strategy with the smallest predicted mean squared error for a workload.
 
-    Callers must store the strategy's name: a later version may choose another strategy, with a separate noise path.
+    Callers must store the strategy's name. A later version may choose another strategy, with a separate noise path.
 
     Args:
         workload: A workload with known sizes.
-        max_keys: Most cells that a unit may have.
-        pure: Whether noise is scaled to the L1 sensitivity (Laplace), not L2 (Gaussian).
-        integer: Whether noise is on integers, which needs a strategy that measures whole numbers.
+        max_keys: Largest number of cells that a unit counts towards.
+        pure: Whether noise is scaled to the L1 sensitivity (Laplace) instead of the L2 sensitivity (Gaussian).
+        integer: Whether the noise is integer, so that R must have integer entries.
 
     Raises:
         DeclarationError: If no strategy can answer the workload.
@@ -83,7 +83,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
 
 
 def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> list[Candidate]:
-    """Price strategies for a workload, best first, including the choice of `choose`; arguments as for `choose`.
+    """Compare the strategy that `choose` returns with simpler ones, best first. The arguments are those of `choose`.
 
     Example:
         >>> table = compare(Ranges(512), 1)
@@ -99,13 +99,13 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: b
 
 
 def lower_bound(workload: Workload) -> float | None:
-    """Bound the mean squared error of every factorization from below, with one cell per unit and noise scaled to Δ.
+    """Return a lower bound on the mean squared error of every factorization, if each unit has only one key.
 
-    With G = RᵀR the error is Δ²·tr(AᵀA·G⁻¹)/queries, and Δ² is at least the mean of the diagonal of G. So the error
-    is at least ‖A‖_*²/(cells·queries), where ‖A‖_* is the sum of the singular values of A.
+    With G = RᵀR, the error is Δ²·tr(AᵀA·G⁻¹)/queries, and Δ² is at least the mean of the diagonal of G. Therefore the
+    error is at least ‖A‖_*²/(cells·queries), where ‖A‖_* is the sum of the singular values of A.
 
     Returns:
-        This bound, or for marginals the optimum; None if A is too large.
+        The bound (for marginals, the exact minimum), or None if A is too large.
 
     Example:
         >>> round(lower_bound(Workload.parse("prefix(256)")), 3)
@@ -119,7 +119,7 @@ def lower_bound(workload: Workload) -> float | None:
 
 
 def _nuclear_norm(workload: Workload) -> float | None:
-    """Return the sum of the singular values of A; None if that takes a matrix of more than 1,024 by 1,024."""
+    """Return the sum of the singular values of A, or None if this needs a matrix larger than 1,024 by 1,024."""
     if isinstance(workload, Prefix) or (isinstance(workload, Ranges) and not workload.explicit):
         kernel = PrefixKernel if isinstance(workload, Prefix) else RangesKernel
         return float(kernel(workload.n).singular_values.sum())
@@ -135,21 +135,21 @@ def _nuclear_norm(workload: Workload) -> float | None:
 
 
 def _priced(strategy: Strategy, max_keys: int, *, pure: bool) -> tuple[float, float]:
-    """Return the mean squared error and the sensitivity of a strategy."""
+    """Return the predicted mean squared error and the sensitivity of a strategy."""
     sensitivity = strategy.l1(max_keys) if pure else strategy.l2(max_keys)
     return sensitivity**2 * strategy.mean_variance(), sensitivity
 
 
 def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
-    """List the candidate strategies for a workload, or for a similar workload that is quicker to price."""
+    """Return the strategies that `choose` compares, made for the workload or for a smaller, similar one."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
-        for keys in {1, max_keys}:  # the best strategy of each factor for such units
+        for keys in {1, max_keys}:  # combine the best strategies of the factors for this many keys per unit
             names.append(f"kronecker({', '.join(choose(part, keys, pure=pure).name for part in workload.parts)})")
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]
         names.append(f"union({', '.join(parts)})")
-    # A sample of the queries would overlap less than all queries do.
+    # Make `direct` for all queries: a sample of them overlaps less, so its sensitivity would be too small.
     made = [one for name in names for one in _served(strategy_named, name, whole if name == "direct" else workload)]
     if pure:
         return made
@@ -163,7 +163,7 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
 
 
 def _shorter(workload: Workload, max_keys: int) -> Workload:
-    """Return a similar workload that is quicker to price."""
+    """Return a smaller, similar workload on which strategies are compared faster, or the workload itself."""
     if isinstance(workload, Prefix) or (isinstance(workload, Ranges) and not workload.explicit):
         length = min(workload.n, max(_LONGEST_PRICED, 8 * max_keys))
         return workload if length == workload.n else type(workload)(length)
@@ -179,7 +179,7 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
 
 
 def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]:
-    """Return a list with the strategy, or an empty list if it cannot answer the workload."""
+    """Make a strategy, and return it in a list; return an empty list if it cannot answer the workload."""
     try:
         return [make(*arguments)]
     except DeclarationError:
@@ -187,7 +187,7 @@ def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]
 
 
 def _plain_names(workload: Workload) -> list[str]:
-    """Return the names of strategies whose parameters do not depend on max_keys."""
+    """Return the names of strategies for this workload whose parameters do not depend on max_keys."""
     if isinstance(workload, Total):
         return ["direct"]
     names = ["residual"] if isinstance(workload, Marginals) else []

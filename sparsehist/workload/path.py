@@ -1,6 +1,6 @@
-"""The noise path of a workload: draw the state at a new level, given the states at adjacent levels.
+"""Draw the noise of a workload release at a new level, given the stored noise of the adjacent levels.
 
-Papers: [ARNP Lemma 5.1].
+The stored noise of one level is called a state: see `next_state`. Papers: [ARNP Lemma 5.1].
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from sparsehist.workload.strategies.strategy import Strategy
 def next_state(
     family: Family, strategy: Strategy, neighbours: Mapping[Fraction, NoiseArray], level: Fraction, *, rng: Generator
 ) -> NoiseArray:
-    """Draw the state at a new level, given states at other levels; only the two adjacent ones matter.
+    """Draw the state (stored noise) at a new level, given the states at the next coarser and the next finer level.
 
     Args:
-        family: The noise, with the sensitivity of the strategy.
-        strategy: A = L·R.
-        neighbours: States by level. Secret.
-        level: The new level, not among them.
+        family: Noise family, scaled to the sensitivity of the strategy.
+        strategy: The factorization A = L·R.
+        neighbours: Existing states by level; only those at the two adjacent levels are used. Secret.
+        level: The new level; not a level of `neighbours`.
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        For Gaussian noise R⁻¹·Z if R has a left inverse, shape (cells,); otherwise Z, shape (n_noise,).
+        R⁻¹·Z, shape (cells,), if the noise is Gaussian and R has a left inverse; otherwise Z, shape (n_noise,).
 
     Source: [ARNP Alg. 2, Lemma 5.2], with Z of one entry per row of R: linear images of a Brownian bridge are bridges
-    with the same weights. The other families step entry by entry: [ARNP Alg. 4, Alg. 5].
+    with the same weights. For the other families, each entry of Z is drawn separately: [ARNP Alg. 4, Alg. 5].
     """
     names = read_each("levels of neighbours", list(as_mapping("neighbours", neighbours)), as_level, "a level")
     known = dict(zip(names, (noise_array("neighbours", noise) for noise in neighbours.values()), strict=True))
@@ -44,7 +44,7 @@ def next_state(
     fine = min((at for at in known if at > level), default=None)
     weight_coarse, weight_fine, scale = gaussian_step(coarse, fine, level)
     fresh = rng.standard_normal(strategy.n_noise)
-    fresh *= family.std(Fraction(1, 2)) * scale  # at level 1/2 the deviation is the sensitivity
+    fresh *= family.std(Fraction(1, 2)) * scale  # at level 1/2, the standard deviation equals the sensitivity
     state: NoiseArray = strategy.to_cells(fresh) if strategy.invertible else fresh
     for at, weight in ((coarse, weight_coarse), (fine, weight_fine)):
         if at is not None:
@@ -53,9 +53,9 @@ def next_state(
 
 
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
-    """Return weights of the coarser and the finer neighbour, and the deviation of the added noise, at sensitivity 1.
+    """Return the weights of the coarser and the finer state, and the standard deviation of fresh noise (if Δ is 1).
 
-    They follow from S(ρ) = ρ·Z(ρ), a Brownian motion of variance ρ/2, given S at the neighbours.
+    These numbers follow from the Brownian motion S(ρ) = ρ·Z(ρ), of variance ρ/2, given S at the adjacent levels.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)
@@ -69,18 +69,18 @@ def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fractio
 
 
 def state_size(family: Family, strategy: Strategy) -> int:
-    """Return the number of entries of a state."""
+    """Return the number of entries of a state (the stored noise of one level)."""
     return strategy.workload.n_cells if family.linear and strategy.invertible else strategy.n_noise
 
 
 def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> FloatArray:
-    """Return R⁻¹·Z, shape (cells,): all answers are A·(x + R⁻¹·Z). Refused if R has no left inverse."""
+    """Return the noise R⁻¹·Z of each cell, given a state; shape (cells,). Raise an error if R has no left inverse."""
     kept = float_array("the state", state)
     return kept if family.linear and strategy.invertible else strategy.to_cells(kept)
 
 
 def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> AnswerArray:
-    """Return L·Z for every listed query; shape (queries,)."""
+    """Return the noise L·Z of every listed query, given a state; shape (queries,)."""
     if strategy.invertible:
         return strategy.workload.apply(cells_of_state(family, strategy, state))
     return strategy.noise_answers(float_array("the state", state))

@@ -1,6 +1,6 @@
-"""Sensitivity: upper bounds on the change of R·x caused by a unit with at most l cells, in L2 and L1.
+"""Compute upper bounds on the sensitivity: how far a unit with at most l cells can change R·x, in L2 or L1.
 
-With the Gram matrix G = RᵀR, a set S of cells changes R·x by 1ᵀ_S G 1_S in squared L2. Bounds are rounded up.
+A unit with the cells S changes R·x by 1ᵀ_S G 1_S in squared L2 norm, where G = RᵀR. All bounds are rounded up.
 
 Source: docs/mathematics.md, "Workloads".
 """
@@ -21,21 +21,21 @@ from sparsehist.workload.queries.ranges import RangeRows
 from sparsehist.workload.queries.workload import Workload
 
 LARGEST_GRAM = 1024
-"""Most cells for which a matrix of cells by cells is written out."""
+"""Largest number of cells for which a Gram matrix (cells by cells) is computed."""
 
-# Relative margin, far above the rounding error of the sums here.
+# Bounds are multiplied by this factor, which is far larger than the rounding error of the sums in this module.
 ROUND_UP = 1.0 + 1e-9
 _MOST_PATTERNS = 2**12
 _BLOCK = 32
 
 
 def gram_of(workload: Workload) -> FloatArray:
-    """Return AᵀA; shape (cells, cells). Refuse more than 1,024 cells."""
+    """Return the Gram matrix AᵀA; shape (cells, cells). Raise an error if there are more than 1,024 cells."""
     n = workload.n_cells
     if n > LARGEST_GRAM:
-        raise DeclarationError(f"a matrix of {n} by {n} cells is not written out; at most {LARGEST_GRAM} are")
+        raise DeclarationError(f"a Gram matrix may have at most {LARGEST_GRAM} rows, got {n} by {n} entries")
     if isinstance(workload, RangeRows):
-        # Cells i <= j are in a range if it begins at or before i, and ends at or after j.
+        # A range contains both cells i <= j if it begins at or before i and ends at or after j.
         low, high = workload.bounds()
         begun = np.bincount(low * n + high, minlength=n * n).reshape(n, n).cumsum(axis=0)
         both = np.triu(begun[:, ::-1].cumsum(axis=1)[:, ::-1]).astype(np.float64)
@@ -49,13 +49,13 @@ def gram_of(workload: Workload) -> FloatArray:
 
 
 def largest(values: FloatArray, number: int) -> FloatArray:
-    """Return the `number` largest values along the last axis (or fewer), in decreasing order."""
+    """Return the `number` largest values along the last axis, or all if there are fewer, in decreasing order."""
     kept = min(number, values.shape[-1])
     return -np.sort(-np.partition(values, -kept, axis=-1)[..., -kept:], axis=-1)
 
 
 def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
-    """Return the least of three bounds on 1ᵀ_S G 1_S over sets S of at most `keys` cells; G is (cells, cells)."""
+    """Return the smallest of three upper bounds on the squared L2 sensitivity, given G = RᵀR and `keys` per unit."""
     rows = largest(np.maximum(gram, 0.0), keys).sum(axis=1)
     norms = largest(np.sqrt(np.maximum(np.diag(gram), 0.0)), keys)
     eigenvalue = np.linalg.eigvalsh(gram)[-1] if keys > 1 else np.inf
@@ -65,15 +65,15 @@ def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
 def squared_l2_of_tables(
     sizes: Sequence[int], subsets: Sequence[tuple[int, ...]], parts: FloatArray, ratios: FloatArray, keys: int
 ) -> float:
-    """Bound 1ᵀ_S G 1_S over sets of at most `keys` cells, where G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i.
+    """Bound the squared L2 sensitivity if cells x and x' have G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i.
 
-    `parts` holds f_A >= 0 for each subset A, `ratios` r_i in [-1, 0] for each column. The bound assumes the worst
-    pairs of cells: those with the largest G first, at most as many of each kind as the domain has.
+    `parts` holds f_A >= 0 for each set A of columns, and `ratios` holds r_i in [-1, 0] for each column i. The bound
+    assumes that the pairs of cells with the largest G occur as often as the domain allows.
 
     Source: Lindsey 1964 for the number of pairs that differ in one column only.
     """
     wide = [column for column, size in enumerate(sizes) if size > 1]
-    # For each subset and wide column, the factor of the entry for two cells that differ in this column.
+    # For each set of columns: the factor r_i for two cells that differ in column i, or 1 if i is not in the set.
     factors = np.ones((len(subsets), len(sizes)))
     for row, subset in enumerate(subsets):
         factors[row, list(subset)] = ratios[list(subset)]
@@ -85,7 +85,7 @@ def squared_l2_of_tables(
         for pattern in combinations(wide, length):
             value = float(parts @ factors[:, pattern].prod(axis=1))
             patterns.append((value, math.prod(sizes[column] - 1 for column in pattern), length))
-    if longest < len(wide):  # sets of more columns are bounded by one of their columns
+    if longest < len(wide):  # bound pairs that differ in more columns by a single one of these columns
         most = float((parts @ np.abs(factors[:, wide])).max())
         patterns.append((most, math.prod(sizes), longest + 1))
     in_one_column, left, total = 2 * _digit_sum(sizes, keys), keys * (keys - 1), keys * float(parts.sum())
@@ -98,7 +98,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return the sum of digits of 0, …, keys - 1 in mixed radix, with the largest size as lowest base."""
+    """Return the sum of the digits of 0, …, keys - 1 in mixed radix, where the largest size is the lowest base."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, keys)  # fits an int64
@@ -108,7 +108,7 @@ def _digit_sum(sizes: Sequence[int], keys: int) -> int:
 
 
 def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
-    """Return the `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, from those of the factors' rows."""
+    """Return the `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, given those of a row of each factor."""
     best = np.ones(1)
     for row in rows:
         best = largest(np.outer(best, row[:keys]).reshape(-1), keys)
@@ -116,11 +116,11 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """Return a row whose partial sums are at least those of every sorted row of |G| (weak majorisation)."""
+    """Return a row whose first k entries, for every k, sum to at least the k largest entries of any row of |G|."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 
 
 def l1_of_columns(matrix: Any, keys: int) -> float:
-    """Bound the L1 norm of R·1_S by the sum of the largest column norms of R; exact where R >= 0."""
+    """Bound the L1 sensitivity by the sum of the `keys` largest L1 norms of columns of R; it is exact if R >= 0."""
     return float(largest(np.abs(matrix).sum(axis=0), keys).sum()) * ROUND_UP

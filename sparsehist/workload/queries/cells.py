@@ -1,4 +1,4 @@
-"""`Cells`: the nonzero counts of a domain with one or more columns."""
+"""Provide `Cells`, the nonzero counts of a domain with one or more key columns."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LARGEST_DENSE = 2**31
 
 @dataclass(frozen=True, repr=False, eq=False, slots=True)
 class Cells:
-    """The nonzero cells of a domain; columns number their values from 0. Secret; prints the shape only.
+    """The nonzero cells of a domain with their counts. Secret. The values of each column are numbered from 0.
 
     Args:
         shape: Number of values of each column; integers of any size.
-        coordinates: For each column, the value of each cell; shape (k,), int64 each. Cells are distinct.
+        coordinates: For each column, the value number of each cell; int64, shape (k,). Cells are distinct.
         counts: Number of units in each cell; shape (k,), int64.
 
     Raises:
@@ -41,10 +41,10 @@ class Cells:
     def __post_init__(self) -> None:
         lengths = {np.shape(array) for array in (*self.coordinates, self.counts)}
         if not self.shape or len(self.coordinates) != len(self.shape) or lengths != {(len(self.counts),)}:
-            raise DeclarationError("cells need one array of coordinates per column and one of counts, of one length")
+            raise DeclarationError("give one array of coordinates per column and one of counts, all equally long")
 
     def __repr__(self) -> str:
-        """Show the shape only: counts and their number are secret."""
+        """Return text that shows the shape only, because the cells and their counts are secret."""
         return f"Cells(shape={self.shape})"
 
     @property
@@ -53,13 +53,13 @@ class Cells:
         return math.prod(self.shape)
 
     def dense(self) -> IntArray:
-        """Return the counts of all cells, including empty ones; int64 of this shape, at most 2**31 cells."""
+        """Return the counts of all cells as int64, with one axis per column. Refuse more than 2**31 cells."""
         if self.size > _LARGEST_DENSE:
-            raise DeclarationError(f"a domain of {self.size} cells is not written out; at most 2**31 are")
+            raise DeclarationError(f"a dense array may have at most 2**31 cells, but the domain has {self.size}")
         return self.marginal(range(len(self.shape)))
 
     def marginal(self, columns: range | tuple[int, ...]) -> IntArray:
-        """Return exact sums of counts over all other columns; one axis per column, ascending. Secret."""
+        """Return exact counts by these columns, summed over all other columns; one axis per column. Secret."""
         number = np.zeros(len(self.counts), np.int64)
         for column in columns:
             number *= self.shape[column]

@@ -1,4 +1,4 @@
-"""Marginals: the counts of all combinations of values of some columns of a product domain."""
+"""Marginals of a domain with several columns: the counts of every combination of values of some of the columns."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Subset = tuple[int, ...]
 
 
 class Marginals(Workload):
-    """Marginals of a domain with several columns and of any size: it is never written out.
+    """Marginals of a domain with several columns. The domain may have any size, because it is never enumerated.
 
-    Rows are ordered marginal by marginal, each row-major over its columns in the order of the domain.
+    Queries are ordered by marginal, and within a marginal row-major over its columns, in the order of the domain.
 
     Args:
-        columns: Sizes of the columns, such as (5, 12); or a list of marginals, each a list of columns by name or
-            number; the empty list is the total. None: the columns of the series.
-        k: All marginals of exactly k columns; or, after sizes, a list of marginals.
-        up_to: All marginals of at most `up_to` columns, including the total.
+        columns: Sizes of the columns, such as (5, 12), or a list of marginals. Each marginal is a list of column
+            names or numbers; the empty list is the total. If None, the columns are those of the series.
+        k: Take all marginals of exactly k columns. If `columns` are sizes, k may be a list of marginals.
+        up_to: Take all marginals of at most `up_to` columns, including the total.
 
     Raises:
         DeclarationError: If there is no marginal, a marginal occurs twice, a column is unknown or occurs twice, or
@@ -56,34 +56,34 @@ class Marginals(Workload):
         self._sizes: tuple[int, ...] | None = None
         listed = None
         if columns is not None and not isinstance(columns, list | tuple):
-            raise _wrong(f"columns of marginals are a list, got {shown(columns)}")
+            raise _wrong(f"the columns of marginals must be a list, got {shown(columns)}")
         if columns and not isinstance(columns[0], list | tuple | str):
             self._sizes = tuple(map(_read_size, columns))
         elif columns is not None:
             listed = _read_list(columns)
         if k is not None and not isinstance(k, int):
             if listed is not None:
-                raise _wrong("only sizes of columns may come before a list of marginals")
+                raise _wrong("the list of marginals is given twice; only the sizes of columns may come before it")
             listed, k = _read_list(k), None
         if [k, up_to, listed].count(None) != 2:
-            raise _wrong("marginals are a list or have a number of columns, k or up_to")
+            raise _wrong("give exactly one of k, up_to and a list of marginals")
         for value in (k, up_to):
             if value is not None and (type(value) is not int or value < 0):
-                raise _wrong(f"a marginal has at least 0 columns, got {shown(value)}")
+                raise _wrong(f"k and up_to must be integers of at least 0, got {shown(value)}")
         self._k, self._up_to, self._listed = k, up_to, listed
         self._marginals = () if self._sizes is None else self._subsets(len(self._sizes))
         if self._sizes is not None and self.n_queries > MOST_QUERIES:
-            raise DeclarationError(f"{self.n_queries} queries are too many to be listed; ask for fewer marginals")
+            raise DeclarationError(f"ask for fewer marginals: at most 2**31 queries are listed, got {self.n_queries}")
 
     @property
     def columns(self) -> tuple[int, ...]:
         if self._sizes is None:
-            raise DeclarationError("marginals() takes its columns from a series; give their sizes without one")
+            raise DeclarationError("marginals() has no column sizes yet: use it with a series, or give the sizes")
         return self._sizes
 
     @property
     def marginals(self) -> tuple[Subset, ...]:
-        """Column numbers of each marginal, ascending."""
+        """The columns of each marginal, as ascending column numbers."""
         return self._marginals if self.columns else ()
 
     @property
@@ -116,12 +116,12 @@ class Marginals(Workload):
         return np.repeat([self.n_cells / size for size in self.sizes], self.sizes)
 
     def split(self, rows: FloatArray) -> list[FloatArray]:
-        """Split numbers per query, shape (queries,) or (queries, m), into marginals with one axis per column."""
+        """Split an array of shape (queries,) or (queries, m) into one array per marginal, with an axis per column."""
         pieces = zip(self.marginals, np.split(rows, np.cumsum(self.sizes)[:-1]), strict=True)
         return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return columns "column_i": for each row, its value in column i, or -1 if it sums over column i."""
+        """Return arrays "column_i": the value number of each query in column i, or -1 if it sums over this column."""
         described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):
@@ -147,16 +147,16 @@ class Marginals(Workload):
         return tuple(column for column in range(len(self.columns)) if column not in subset)
 
     def _subsets(self, number: int) -> tuple[Subset, ...]:
-        """Column numbers of the marginals of a domain with this number of columns."""
+        """Return the columns of each marginal, for a domain with this number of columns."""
         if self._listed is not None:
             return _numbers(self._listed, range(number))
         longest = self._k if self._k is not None else self._up_to or 0
         if longest > number:
-            raise DeclarationError(f"a domain of {number} columns has no marginal of {longest}")
+            raise DeclarationError(f"a marginal cannot have more columns than the domain: {longest} of {number}")
         lengths = range(longest + 1) if self._k is None else [longest]
         asked = sum(math.comb(number, length) for length in lengths)
         if asked > _MOST_MARGINALS:
-            raise DeclarationError(f"{asked} marginals are too many; at most {_MOST_MARGINALS} can be asked")
+            raise DeclarationError(f"ask for fewer marginals: at most {_MOST_MARGINALS} are allowed, got {asked}")
         return tuple(subset for length in lengths for subset in combinations(range(number), length))
 
 
@@ -168,34 +168,34 @@ def _wrong(text: str) -> DeclarationError:
 
 def _read_size(item: object) -> int:
     if isinstance(item, bool) or not isinstance(item, int | np.integer) or item < 1:
-        raise _wrong(f"a column has at least one value, got a size of {shown(item)}")
+        raise _wrong(f"the size of a column must be an integer of at least 1, got {shown(item)}")
     return int(item)
 
 
 def _read_list(items: Any) -> list[tuple[Column, ...]]:
     if not isinstance(items, list | tuple):
-        raise _wrong(f"marginals are a list, got {shown(items)}")
+        raise _wrong(f"the marginals must be a list, got {shown(items)}")
     if not items:
-        raise _wrong("an empty list names no marginal, not even the total, which is [[]]")
+        raise _wrong("the list of marginals is empty; the total alone is [[]]")
     for subset in items:
         if not isinstance(subset, list | tuple):
-            raise _wrong("each marginal is a list of columns")
+            raise _wrong("each marginal must be a list of columns")
         for column in subset:
             if isinstance(column, bool) or not isinstance(column, str | int):
-                raise _wrong(f"a column of a marginal is a name or a number, got {shown(column)}")
+                raise _wrong(f"a column of a marginal must be a name or a number, got {shown(column)}")
     return list(map(tuple, items))
 
 
 def _numbers(subsets: Sequence[Sequence[Column]], names: Sequence[Column]) -> tuple[Subset, ...]:
-    """Replace column names by numbers; ascending in each marginal."""
+    """Return each marginal as ascending column numbers, given column names or numbers."""
     places = {name: at for at, name in enumerate(names)} | {at: at for at in range(len(names))}
     found: dict[Subset, None] = {}
     for subset in subsets:
         for column in subset:
             if column not in places:
-                raise DeclarationError(f"there is no column {shown(column)}; the domain has columns {list(names)}")
+                raise DeclarationError(f"the domain has no column {shown(column)}; its columns are {list(names)}")
         ascending = tuple(sorted({places[column] for column in subset}))
         if len(ascending) < len(subset) or ascending in found:
-            raise DeclarationError(f"marginal {len(found)} (from 0) occurs twice, or a column occurs twice in it")
+            raise DeclarationError(f"a marginal, or a column within it, occurs twice: number {len(found)} (from 0)")
         found[ascending] = None
     return tuple(found)

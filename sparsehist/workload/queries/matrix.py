@@ -1,4 +1,4 @@
-"""`Matrix`: the workload of a given matrix."""
+"""Provide `Matrix`, the workload whose queries are the rows of a given matrix."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sparsehist.typing import ArrayLike, FloatArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import AnswerArray, Workload
 
-_LARGEST_INTEGER = 2**20  # sums of entries times counts below 2**43 do not overflow
-_LARGEST = 1e60  # doubles hold fourth powers of entries, and their inverses
-_MOST_ENTRIES = 10**6  # every release stores the text of its matrix
+_LARGEST_INTEGER = 2**20  # answers fit in int64 if all counts together are below 2**43
+_LARGEST = 1e60  # fourth powers of entries, and their inverses, fit in doubles
+_MOST_ENTRIES = 10**6  # every release stores its matrix as text, so its size is limited
 
 
 class Matrix(Workload):
-    """Queries given as the rows of a matrix.
+    """The workload whose queries are the rows of a given matrix.
 
-    The textual form holds the whole matrix: the number of cells, then the entries of each row as cell:weight, such
-    as ``matrix('5; 0:1 4:1; 2:-0.5')``.
+    The textual form contains the whole matrix: the number of cells, then the entries of each row as cell:weight, for
+    example ``matrix('5; 0:1 4:1; 2:-0.5')``.
 
     Args:
         matrix: A, real and finite: a dense array, a scipy sparse matrix or array, or the text above; shape (queries,
@@ -80,7 +80,7 @@ class Matrix(Workload):
 
 
 def _read(text: str) -> sparse.csr_array:
-    """Read the textual form that `arguments` returns."""
+    """Parse the textual form of a matrix into a sparse matrix."""
     try:
         first, *rows = text.split(";")
         entries = [[entry.split(":") for entry in row.split()] for row in rows]
@@ -90,7 +90,7 @@ def _read(text: str) -> sparse.csr_array:
         read.check_format()
     except (ValueError, OverflowError):
         raise DeclarationError(
-            "write a matrix as its number of cells, then each row as cell:weight: matrix('5; 0:1 4:1; 2:-0.5')"
+            "cannot read the matrix; write the number of cells, then cell:weight by row: matrix('5; 0:1 4:1; 2:-0.5')"
         ) from None
     return read
 
@@ -99,19 +99,19 @@ def _canonical(matrix: Any) -> sparse.csr_array:
     try:
         given = matrix if sparse.issparse(matrix) else np.asarray(matrix)
     except ValueError:
-        raise DeclarationError("a matrix has rows of one length, one for each query") from None
+        raise DeclarationError("all rows of a matrix must have the same length") from None
     if given.ndim != 2 or given.dtype.kind not in "biuf":
-        raise DeclarationError(f"a workload is a real matrix of queries by cells, got {shown(matrix)}")
+        raise DeclarationError(f"a matrix must be real and two-dimensional (queries by cells), got {shown(matrix)}")
     if 0 in given.shape:
-        raise DeclarationError("a workload has at least one query and one cell, and this matrix is empty")
+        raise DeclarationError("the matrix is empty; it needs at least one query (row) and one cell (column)")
     canonical = sparse.csr_array(given).astype(np.float64)
     canonical.sum_duplicates()
     canonical.eliminate_zeros()
     if not np.isfinite(canonical.data).all():
-        raise DeclarationError("the matrix of a workload holds NaN or an infinity; all entries must be finite")
+        raise DeclarationError("the matrix contains NaN or infinity; all entries must be finite")
     if canonical.nnz > _MOST_ENTRIES:
-        raise DeclarationError(f"a matrix has at most {_MOST_ENTRIES} entries that are not 0, got {canonical.nnz}")
+        raise DeclarationError(f"a matrix may have at most {_MOST_ENTRIES} nonzero entries, got {canonical.nnz}")
     largest = float(np.abs(canonical.data).max(initial=0.0))
     if largest and not 1.0 / _LARGEST <= largest <= _LARGEST:
-        raise DeclarationError(f"the largest entry of a matrix must be from 1e-60 to 1e60, got {largest:g}: scale it")
+        raise DeclarationError(f"scale the matrix: its largest entry must be from 1e-60 to 1e60, got {largest:g}")
     return canonical

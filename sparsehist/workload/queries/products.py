@@ -1,4 +1,4 @@
-"""Workloads made of other workloads: unions on one domain, and products over the columns of a domain."""
+"""Workloads that combine other workloads: unions on the same columns, and products over different columns."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LARGEST_INTEGER = 2**20
 
 
 class Composite(Workload):
-    """A workload made of one or more others."""
+    """The base class of workloads that combine one or more other workloads."""
 
     def __init__(self, *parts: Workload) -> None:
         if not parts:
-            raise DeclarationError(f"{self.word}() asks nothing; a workload has at least one query")
+            raise DeclarationError(f"{self.word}() needs at least one workload as an argument")
         for part in parts:
             if not isinstance(part, Workload):
-                raise DeclarationError(f"{self.word}() is made of workloads, got {shown(part)}")
+                raise DeclarationError(f"{self.word}() takes only workloads as arguments, got {shown(part)}")
         self.parts = parts
         self.integral = all(part.integral for part in parts)
 
@@ -34,10 +34,10 @@ class Composite(Workload):
 
 
 class Union(Composite):
-    """The queries of several workloads, one after another.
+    """The queries of several workloads on the same columns, one workload after another.
 
     Args:
-        *parts: Workloads on the same columns, with listed queries; a part without sizes takes those of the others.
+        *parts: Workloads whose queries can be listed. A part without sizes takes the sizes of the other parts.
 
     Raises:
         DeclarationError: If there are no parts, their columns differ, or a part cannot be listed.
@@ -53,10 +53,10 @@ class Union(Composite):
         super().__init__(*parts)
         for part in parts:
             if not part.explicit:
-                raise DeclarationError(f"{part.describe()} is not a list of queries and cannot be part of a union")
+                raise DeclarationError(f"a union needs workloads whose queries are listed, got {part.describe()}")
         sizes = {part.columns for part in parts if not part.is_open}
         if len(sizes) > 1:
-            raise DeclarationError(f"the parts of a union ask about one domain, got columns of sizes {sorted(sizes)}")
+            raise DeclarationError(f"all parts of a union must have the same columns, got the sizes {sorted(sizes)}")
         self.parts = tuple(part.for_domain(columns) for columns in sizes for part in parts) or parts
         self.largest_entry = max(part.largest_entry for part in parts)
 
@@ -83,7 +83,7 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return columns low and high if every part asks for ranges; else the part, and the query in it."""
+        """Return arrays "low" and "high" if all parts are ranges, otherwise the "part" and the "query" within it."""
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
             return {name: np.concatenate([one[name] for one in described]) for name in ("low", "high")}
@@ -95,13 +95,13 @@ class Union(Composite):
 
 
 class Kronecker(Composite):
-    """All products of one query from each workload: A = A1 ⊗ A2 ⊗ …, applied factor by factor.
+    """The Kronecker product A = A1 ⊗ A2 ⊗ … of workloads: all products of one query from each factor.
 
-    Columns under `Total` are summed first, so each may have up to 2**31 values; the other columns together have at
-    most 2**31 cells.
+    Columns with a `Total` factor are summed first, so each may have up to 2**31 values. The other columns may have at
+    most 2**31 cells together.
 
     Args:
-        *factors: Workloads on the columns of the domain, in order; a factor without sizes takes one column.
+        *factors: Workloads on consecutive columns of the domain. A factor without sizes covers one column.
 
     Raises:
         DeclarationError: If there are no factors, a factor cannot be listed, or there are more than 2**31 queries.
@@ -118,15 +118,15 @@ class Kronecker(Composite):
     def __init__(self, *factors: Workload) -> None:
         super().__init__(*factors)
         self.largest_entry = math.prod(factor.largest_entry for factor in factors)
-        # With larger entries, doubles would hold the answers exactly only for some counts.
+        # With larger entries, doubles could not represent all answers exactly.
         self.integral = self.integral and self.largest_entry <= _LARGEST_INTEGER
         if self.is_open:
             return
         for factor in factors:
             if not factor.explicit and factor.n_cells > LARGEST_LISTED:
-                raise DeclarationError(f"the ranges of {factor.describe()} are not listed and cannot be multiplied")
+                raise DeclarationError(f"a product needs factors whose queries are listed, got {factor.describe()}")
         if self.n_queries > MOST_QUERIES:
-            raise DeclarationError(f"{self.n_queries} queries are too many to be listed; ask for fewer of them")
+            raise DeclarationError(f"ask for fewer queries: at most 2**31 can be listed, got {self.n_queries}")
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ class Kronecker(Composite):
         asked = [(factor, span) for factor, span in spans if not isinstance(factor, Total)]
         columns = tuple(column for _, span in asked for column in range(span.start, span.stop))
         if math.prod(cells.shape[column] for column in columns) > MOST_QUERIES:
-            raise DeclarationError(f"{self.describe()} spans too many cells: at most 2**31 are added up at once")
+            raise DeclarationError(f"columns without total() have over 2**31 cells together: {self.describe()}")
         values = cells.marginal(columns).reshape(-1).astype(np.float64)
         kept = [factor for factor, _ in asked]
         answers = along_axes([factor.apply for factor in kept], [factor.n_cells for factor in kept], values)
@@ -161,10 +161,10 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return columns for each factor, named by the number i of its first key column.
+        """Return arrays that describe the queries, named by the number i of the first column of each factor.
 
-        "column_i" for single values, -1 for all of them; "low_i" and "high_i" for ranges; otherwise the columns of
-        the factor with _i appended.
+        "column_i" is a value number, or -1 for the sum over all values. "low_i" and "high_i" are the ends of a range.
+        Other factors keep the names of their own arrays, with _i appended.
         """
         described: dict[str, IntArray] = {}
         before, first = 1, 0
@@ -180,11 +180,11 @@ class Kronecker(Composite):
         return Kronecker(*(factor.for_domain(columns[at], dict(named[at])) for factor, at in spans))
 
     def _spans(self, columns: int) -> list[slice]:
-        """Return the columns of the domain that each factor asks about; refuse another number of columns."""
+        """Return the columns of the domain that each factor covers. Raise an error unless these are all columns."""
         widths = [1 if factor.is_open else len(factor.columns) for factor in self.parts]
         if sum(widths) != columns:
             raise DeclarationError(
-                f"{self.describe()} asks about {sum(widths)} columns, the domain has another number"
+                f"the factors must cover exactly the columns of the domain ({columns}): {self.describe()}"
             )
         return [slice(end - width, end) for width, end in zip(widths, accumulate(widths), strict=True)]
 
@@ -192,7 +192,7 @@ class Kronecker(Composite):
 def along_axes(
     steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
 ) -> FloatArray:
-    """Apply a linear map of arrays (length, m) to each axis of a row-major table (flat, or with columns)."""
+    """Apply one linear map along each axis of a row-major table, given as an array of shape (n,) or (n, m)."""
     behind = values.shape[1:]
     table = values.reshape(*lengths, -1)
     for axis, step in enumerate(steps):
@@ -203,7 +203,7 @@ def along_axes(
 
 
 def outer(vectors: Iterable[FloatArray]) -> FloatArray:
-    """Return all products of one entry of each vector, in row-major order; shape (product of lengths,)."""
+    """Return all products of one entry from each vector, as one vector in row-major order."""
     product = np.ones(1)
     for vector in vectors:
         product = np.outer(product, vector).reshape(-1)

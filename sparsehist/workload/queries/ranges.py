@@ -1,4 +1,4 @@
-"""Workloads of ranges of cells of one column: identity, total, prefix sums and ranges."""
+"""Workloads that sum ranges of cells of one column: single cells, the total, prefix sums and other ranges."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from sparsehist.typing import ArrayLike, FloatArray, IntArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import NO_KEYS, AnswerArray, KeyColumns, Workload
 
-# Every release stores the text of its list.
+# Largest number of ranges in a list. It is limited because every release stores its list as text.
 _MOST_LISTED = 2**24
 LARGEST = 2**31
-"""Most cells of a column that is held in memory as a vector."""
+"""Largest number of cells of a column that is kept in memory as a vector."""
 
 LARGEST_LISTED = 4096
-"""Most cells of which all ranges are listed."""
+"""Largest number of cells for which all ranges are listed."""
 
 
 class RangeRows(Workload):
-    """Queries that each sum the cells low, …, high of one column, both ends included.
+    """The base class of workloads in which each query sums the cells low, …, high of one column, both included.
 
-    The column has n cells, from 1 to 2**31; by default n is taken from the domain of the series.
+    The column has n cells, where n is from 1 to 2**31. By default, n is the size of the domain of the series.
     """
 
     def __init__(self, n: int | None = None) -> None:
         if n is not None and (type(n) is bool or not isinstance(n, int | np.integer) or not 1 <= n <= LARGEST):
-            raise DeclarationError(f"{self.word}(n): n is a number of cells from 1 to 2**31, got {shown(n)}")
+            raise DeclarationError(f"{self.word}(n) needs a number of cells n from 1 to 2**31, got {shown(n)}")
         self._n = None if n is None else int(n)
 
     @property
     def n(self) -> int:
-        """Number of cells."""
+        """Number of cells of the column."""
         if self._n is None:
-            raise DeclarationError(f"{self.word}() takes its size from a series; write {self.word}(n) without one")
+            raise DeclarationError(f"{self.word}() has no size yet: use it with a series, or write {self.word}(n)")
         return self._n
 
     @property
@@ -54,7 +54,7 @@ class RangeRows(Workload):
 
     @abc.abstractmethod
     def bounds(self) -> tuple[IntArray, IntArray]:
-        """First and last cell of every query; shape (queries,) each."""
+        """Return the first and the last cell of every query; shape (queries,) each."""
 
     def queries(self) -> Mapping[str, IntArray] | None:
         low, high = self.bounds()
@@ -82,15 +82,15 @@ class RangeRows(Workload):
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:
         if len(columns) != 1:
             raise DeclarationError(
-                f"{self.word}() asks about one column, and the domain has another number of them: write a factor for "
-                f"each column, such as kronecker({self.word}(), total())"
+                f"{self.word}() covers one column, but the domain has {len(columns)}: write a factor for each "
+                f"column, such as kronecker({self.word}(), total())"
             )
         if self._n is not None:
             return super().for_domain(columns)
         if columns[0] > LARGEST:
             raise DeclarationError(
-                f"{self.word}() serves up to 2**31 cells, the domain has {Decimal(columns[0]):.3g}: declare a "
-                "series over integers, dates or a catalogue; the sum over any domain is marginals([[]])"
+                f"{self.word}() works with up to 2**31 cells, but the domain has {Decimal(columns[0]):.3g}: declare "
+                "a series over integers, dates or a catalogue, or ask for the total with marginals([[]])"
             )
         return self._of_size(columns[0], keys)
 
@@ -105,7 +105,7 @@ class RangeRows(Workload):
 
 
 class Identity(RangeRows):
-    """The count of every single cell.
+    """The counts of all cells: A is the identity matrix.
 
     Example:
         >>> Identity(3).apply([1, 2, 4])
@@ -126,7 +126,7 @@ class Identity(RangeRows):
 
 
 class Total(RangeRows):
-    """The sum of all cells.
+    """The sum of the counts of all cells.
 
     Example:
         >>> Total(3).apply([1, 2, 4])
@@ -144,7 +144,7 @@ class Total(RangeRows):
 
 
 class Prefix(RangeRows):
-    """The sums of the first 1, 2, …, n cells: row i is the range 0, …, i.
+    """Prefix sums, that is, the sums of the first 1, 2, …, n cells. Query i sums the cells 0, …, i.
 
     Example:
         >>> Prefix(3).apply([1, 2, 4])
@@ -165,14 +165,14 @@ class Prefix(RangeRows):
 
 
 class Ranges(RangeRows):
-    """All n(n+1)/2 ranges of cells, answered on demand; or a list of ranges, each with its answer.
+    """Sums over ranges of cells: all n(n+1)/2 ranges, answered on demand, or a list of ranges.
 
     Args:
-        n: Number of cells, or None to take it from the domain of the series. A list here is taken as `ranges`.
-        ranges: Pairs (low, high) of cell numbers, both ends included, 0 <= low <= high < n; may repeat. None: all
-            ranges.
-        keys: Instead: pairs of keys of the series, both ends included, in the order of its domain: integers, texts,
-            or dates (also as text). A release replaces them by cell numbers.
+        n: Number of cells, or None to take it from the domain of the series. A list is taken as `ranges`.
+        ranges: Pairs (low, high) of cell numbers, both included, with 0 <= low <= high < n. Pairs may repeat. If
+            None, all ranges.
+        keys: Pairs (low, high) of keys instead of cell numbers, in the order of the domain: integers, texts, or
+            dates (also as text). A release replaces keys by cell numbers.
 
     Raises:
         DeclarationError: If n is not an integer from 1 to 2**31, or a pair is not a range of its cells.
@@ -198,7 +198,7 @@ class Ranges(RangeRows):
         if isinstance(n, list | tuple | np.ndarray) and ranges is None:
             n, ranges = None, n
         if keys is not None and not (n is None and ranges is None):
-            raise DeclarationError("ranges(keys=[…]) takes no other argument: the series gives size and cells")
+            raise DeclarationError("ranges(keys=[…]) takes no other argument: its size comes from the series")
         super().__init__(n)  # type: ignore[arg-type]
         self.keys = None if keys is None else _as_key_pairs(keys)
         self._pairs = None if ranges is None else _as_pairs(ranges, self._n)
@@ -215,7 +215,7 @@ class Ranges(RangeRows):
             return self._pairs[:, 0], self._pairs[:, 1]
         if self.n > LARGEST_LISTED:
             raise DeclarationError(
-                f"the {self.n_queries} ranges of {self.n} cells are not listed; ask for one of them"
+                f"all ranges can be listed for at most {LARGEST_LISTED} cells, got {self.n}; give a list of ranges"
             )
         low, high = np.triu_indices(self.n)
         return low.astype(np.int64), high.astype(np.int64)
@@ -235,44 +235,44 @@ class Ranges(RangeRows):
         if self.keys is None:
             return Ranges(n, self._pairs)
         if not keys:
-            raise DeclarationError(f"{self.describe()} names keys, but a domain of {n} cells has only numbers")
+            raise DeclarationError(f"a domain without keys needs cell numbers instead of {self.describe()}")
         (numbers,) = keys.values()
         ends = numbers([end for pair in self.keys for end in pair]).reshape(-1, 2)
         backwards = np.flatnonzero(ends[:, 0] > ends[:, 1])
         if backwards.size:
-            raise DeclarationError(f"{self.keys[backwards[0]]} ends before it begins, in the order of the domain")
+            raise DeclarationError(f"a range ends before it begins in the order of keys: {self.keys[backwards[0]]}")
         return Ranges(n, ends)
 
 
 def _as_key_pairs(keys: object) -> tuple[tuple[int | str, int | str], ...]:
-    """Check pairs of keys (integers, texts or dates); dates become text."""
+    """Check pairs of keys, which are integers, texts or dates. Return the pairs with dates as text."""
     pairs = keys if isinstance(keys, list | tuple) else []
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
-        raise DeclarationError("keys are pairs (low, high), such as keys=[('2024-01-01', '2024-01-31')]")
+        raise DeclarationError("keys must be pairs (low, high), such as keys=[('2024-01-01', '2024-01-31')]")
     ends = [end.isoformat() if hasattr(end, "isoformat") else end for pair in pairs for end in pair]
     for end in ends:
         if isinstance(end, bool) or not isinstance(end, str | int | np.integer):
-            raise DeclarationError(f"the end of a range of keys is an integer, text or a date, got {shown(end)}")
+            raise DeclarationError(f"both ends of a range of keys must be integers, texts or dates, got {shown(end)}")
     read = [end if isinstance(end, str) else int(end) for end in ends]
     return tuple(zip(read[::2], read[1::2], strict=True))
 
 
 def _as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntArray:
-    """Check ranges of n cells, both ends included; shape (queries, 2)."""
+    """Check a list of ranges of n cells, and return it as an array of shape (queries, 2)."""
     given = np.asarray(ranges)
     if given.size == 0:
-        raise DeclarationError("ranges=[] asks nothing; a workload has at least one query")
+        raise DeclarationError("the list of ranges is empty; give at least one range")
     if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
         raise DeclarationError(
-            "ranges are pairs of integers (low, high), such as ranges=[(0, 9), (10, 99)]; of keys of a "
-            "series, such as dates, they are keys=[('2026-03-02', '2026-03-08')]"
+            "ranges must be pairs of integers (low, high), such as ranges=[(0, 9), (10, 99)]; for dates or other "
+            "keys of a series, write keys=[('2026-03-02', '2026-03-08')]"
         )
     if len(given) > _MOST_LISTED:
-        raise DeclarationError(f"a list has at most {_MOST_LISTED} ranges")
+        raise DeclarationError(f"give fewer ranges: a list may have at most {_MOST_LISTED}")
     pairs = given.astype(np.int64)
     wrong = (pairs[:, 0] < 0) | (pairs[:, 0] > pairs[:, 1]) | (pairs[:, 1] >= (LARGEST if n is None else n))
     if wrong.any():
         low, high = pairs[wrong][0].tolist()
-        within = "0 <= low <= high" if n is None else f"0 <= low <= high < n, and n is {n}"
-        raise DeclarationError(f"({low}, {high}) is not a range: {within}")
+        within = "0 <= low <= high" if n is None else f"0 <= low <= high < {n}"
+        raise DeclarationError(f"a range of cells must have {within}, got ({low}, {high})")
     return pairs

@@ -1,7 +1,7 @@
-"""The base class of workloads: linear queries A·x on the counts x of a series, with a textual form.
+"""The base class of workloads: linear queries A·x on the counts x of a series, which can be written as text.
 
-The text is read with Python's parser and never evaluated: ``name(argument, …)``, where an argument is a workload, an
-integer, text in quotes, None, or a list or tuple of these, with or without a name.
+The text has the form ``name(argument, …)``. An argument, with or without a name, is a workload, an integer, text in
+quotes, None, or a list or tuple of these. The text is read with Python's parser and never evaluated.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _NOTATION = Notation(
 
 
 class Workload(abc.ABC):
-    """Linear queries on the cells of a domain: the rows of a matrix A, which need not be written out.
+    """Linear queries on the cells of a domain: the rows of a matrix A, which is usually not stored.
 
-    Immutable and hashable; equal if the textual forms are equal; all parameters are public.
+    Workloads are immutable and hashable, and equal if their textual forms are equal. All parameters are public.
 
     Example:
         >>> str(Workload.parse("prefix(1024)")), Workload.parse("prefix(1024)").shape
@@ -55,10 +55,10 @@ class Workload(abc.ABC):
     """
 
     word: ClassVar[str]
-    """The name in the textual form."""
+    """The name of the class in the textual form."""
 
     explicit: bool = True
-    """Whether a release lists the answers, one row per query; else it answers ranges on demand."""
+    """Whether a release lists all answers, one row per query. Otherwise, it answers ranges on demand."""
 
     integral: bool = True
     """Whether every entry of A is an integer, so that answers are exact integers."""
@@ -67,7 +67,7 @@ class Workload(abc.ABC):
     """Largest absolute entry of A, or a bound on it."""
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Register the class under its `word`, for `parse`."""
+        """Register the subclass under its `word`, so that `parse` finds it."""
         super().__init_subclass__(**named)
         if "word" in cls.__dict__:
             _KINDS[cls.word] = cls
@@ -75,7 +75,7 @@ class Workload(abc.ABC):
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[int, ...]:
-        """Number of values of each key column; raises an error if the workload `is_open`."""
+        """Number of values of each key column. Raises an error if the workload has no size yet (`is_open`)."""
 
     @property
     @abc.abstractmethod
@@ -84,17 +84,17 @@ class Workload(abc.ABC):
 
     @property
     def n_cells(self) -> int:
-        """Number of columns of A: all cells of the domain, row-major."""
+        """Number of columns of A, one for each cell of the domain in row-major order."""
         return math.prod(self.columns)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(queries, cells), exact at any size."""
+        """Shape (queries, cells) of A, as exact integers of any size."""
         return self.n_queries, self.n_cells
 
     @abc.abstractmethod
     def apply(self, x: ArrayLike) -> FloatArray:
-        """Return A·x; shape (cells,) or (cells, m) to (queries,) or (queries, m).
+        """Return A·x. Shape (cells,) or (cells, m) becomes (queries,) or (queries, m).
 
         Raises:
             DeclarationError: If the shape is wrong, or the queries are too many to list.
@@ -102,57 +102,57 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def apply_transposed(self, y: ArrayLike) -> FloatArray:
-        """Return Aᵀ·y; shape (queries,) or (queries, m) to (cells,) or (cells, m)."""
+        """Return Aᵀ·y. Shape (queries,) or (queries, m) becomes (cells,) or (cells, m)."""
 
     @abc.abstractmethod
     def arguments(self) -> str:
-        """Return the arguments of the textual form, as `parse` reads them."""
+        """Return the text between the parentheses of the textual form, which `parse` reads."""
 
     def answers(self, cells: Cells) -> AnswerArray:
-        """Return A·x for the counts x; exact int64 if A is integral. Secret. Refuse cells of another domain."""
+        """Return the true answers A·x, as exact int64 if A is integral. Secret. Refuse cells of another domain."""
         self.require_domain(cells.shape)
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact
 
     @abc.abstractmethod
     def row_squares(self) -> FloatArray:
-        """Return the squared norm of each row of A: the variance of its answer for cells with noise of variance 1."""
+        """Return the squared L2 norm of each row of A: the variance of its answer if cells have noise variance 1."""
 
     def queries(self) -> Mapping[str, IntArray] | None:
-        """Describe the rows of A by columns of length n_queries; None if the queries are not listed."""
+        """Return named arrays that describe the queries, with one entry per query; None if they are not listed."""
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
-        """Replace missing sizes and named keys by those of a domain, given the sizes and keys of its columns.
+        """Return the workload for a domain: take missing sizes from the domain, and replace keys by cell numbers.
 
-        Refuse a domain that does not fit and, if `keys` is empty, a workload that names columns or keys.
+        Raise an error if the domain does not fit, or if the workload names columns or keys but `keys` is empty.
         """
         self.require_domain(columns)
         return self
 
     @property
     def is_open(self) -> bool:
-        """Whether the workload has no size yet, so that it takes the size of the series' domain."""
+        """Whether the workload has no size yet and takes the size of the domain of a series."""
         try:
             return not self.columns
         except DeclarationError:
             return True
 
     def require_domain(self, columns: tuple[int, ...]) -> None:
-        """Refuse a domain with other columns."""
+        """Raise an error unless the domain has the same column sizes as the workload."""
         if tuple(columns) != self.columns:
-            raise DeclarationError(f"{self.describe()} asks about columns of sizes {self.columns}, not of these")
+            raise DeclarationError(f"the domain must have columns of sizes {self.columns} for {self.describe()}")
 
     def columns_of(self, x: ArrayLike, length: int) -> FloatArray:
-        """Check and convert an argument of `apply` or `apply_transposed`; shape (length,) or (length, m)."""
+        """Check an argument of `apply` or `apply_transposed`; return floats of shape (length,) or (length, m)."""
         length = whole_number("length", length)
         values = float_array("the array", x)
         if values.ndim not in {1, 2} or values.shape[0] != length:
-            raise DeclarationError(f"the array does not fit {self.describe()}, which needs {length} rows")
+            raise DeclarationError(f"the array must have one or two axes and {length} rows for {self.describe()}")
         return values
 
     def describe(self) -> str:
-        """Return the textual form, shortened to 120 characters."""
+        """Return the textual form, cut to at most 120 characters."""
         text = str(self)
         return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
@@ -173,7 +173,7 @@ class Workload(abc.ABC):
         """Read the textual form of a workload, such as ``ranges(100, [(0, 9), (10, 99)])``.
 
         Raises:
-            DeclarationError: If the text is not a workload; the message says what would be right.
+            DeclarationError: If the text is not a workload. The message lists the valid forms.
 
         Example:
             >>> Workload.parse("union(total(12), identity(12))").shape

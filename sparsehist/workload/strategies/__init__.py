@@ -1,1 +1,1 @@
-"""Strategies: factorizations A = L·R with sensitivity and variances."""
+"""Strategies: factorizations A = L·R of workloads, with their sensitivities and variances."""

@@ -1,6 +1,6 @@
-"""The Haar wavelet on one column: the total, and left half minus right half at every node of a binary tree.
+"""The Haar wavelet on one column: the total, and the left minus the right half at every node of a binary tree.
 
-The sensitivity is exact if the number of cells is a power of two: docs/mathematics.md, "Workloads".
+If the number of cells is a power of two, the bound on the sensitivity is exact: docs/mathematics.md, "Workloads".
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from sparsehist.workload.strategies.strategy import Invertible, along
 
 
 class Haar(Invertible):
-    """The Haar wavelet on a column of n cells, padded to a power of two.
+    """The Haar wavelet on a column, which is padded with empty cells to a power of two.
 
-    Source: Xiao, Wang and Gehrke 2010, without their weights.
+    Source: Xiao, Wang and Gehrke 2010, but without weights, so that all rows of R get equal noise.
     """
 
     word = "haar"
@@ -63,7 +63,7 @@ class Haar(Invertible):
         return sums[: self.workload.n_cells]
 
     def to_cells_transposed(self, a: FloatArray) -> FloatArray:
-        """Apply (R⁻¹)ᵀ. Rows of R are orthogonal: R⁻¹ is Rᵀ with columns divided by the sizes of their nodes."""
+        """Apply (R⁻¹)ᵀ. Rows of R are orthogonal, so this is R with each row divided by the size of its node."""
         sizes = np.concatenate([np.ones(1), np.repeat(2.0 ** np.arange(self._depth), 2 ** np.arange(self._depth))])
         image = self.apply(a)
         return image * along(sizes / self.n_noise, image)
@@ -84,10 +84,10 @@ class Haar(Invertible):
 
 @lru_cache(maxsize=64)
 def _largest_differences(depth: int, keys: int) -> int:
-    """Return the largest sum of the total and |left - right| at all nodes, over sets of `keys` cells."""
+    """Return the L1 sensitivity for `keys` cells: the largest sum of the total and of |left - right| at all nodes."""
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
     for height in range(1, depth + 1):
-        most = min(keys, 2**height)  # best[c]: largest sum below a node that holds c of the cells
+        most = min(keys, 2**height)  # best[c]: largest sum of |left - right| in a subtree that holds c cells
         following, less = np.full(most + 1, -1, np.int64), best - numbers[: best.size]
         for left in range(best.size):
             end = min(left, most - left, best.size - 1) + 1

@@ -1,4 +1,4 @@
-"""The textual form of strategies, such as ``spectral(blend=4)``."""
+"""Make strategies from their textual form, such as ``spectral(blend=4)``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOTATION = Notation(
 
 
 def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
-    """Make the strategy with this name (`Strategy.name`) for a workload; return a strategy unchanged.
+    """Make the strategy with this name (`Strategy.name`) for a workload. A `Strategy` object is returned unchanged.
 
     Raises:
         DeclarationError: If there is no such strategy, or it cannot answer the workload.
@@ -51,11 +51,11 @@ def _strategy(value: object, workload: Workload) -> Strategy:
     if combined is not None:
         parts = combined.parts_of(workload)
         if len(form.values) != len(parts):
-            raise DeclarationError(f"{workload.describe()} needs one strategy for each of its parts")
+            raise DeclarationError(f"give one strategy for each part of {workload.describe()}")
         return combined(workload, list(map(_strategy, form.values, parts)))
     maker = _NOTATION.kind(form, _MAKERS)
     if form.values:
-        raise DeclarationError(f"{form.name}(…): parameters are named, as in spectral(blend=4)")
+        raise DeclarationError(f"write parameters with names, as in spectral(blend=4), got {form.name}(…)")
     for given in form.named.values():
         if type(given) not in {int, float, bool, str}:
             _NOTATION.refuse(given, form)

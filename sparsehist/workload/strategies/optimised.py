@@ -1,10 +1,10 @@
-"""`Optimised`: a numerically optimised factorization of a small workload.
+"""Provide `Optimised`, a numerically optimised factorization of a workload with few cells.
 
-For a unit of one cell, tr(AᵀA X⁻¹) is minimised over X = RᵀR with diagonal 1. With V = diag(v) the solution is
-X = V^-½ (V^½ AᵀA V^½)^½ V^-½ at the fixed point v = diag((V^½ AᵀA V^½)^½), found in a fixed number of steps. For a
-unit of l cells X is the best mixture (1 - t)·Y + t·I, where Y has the power 0.8 in place of ½ and columns of norm 1.
+If units have one cell, X = RᵀR minimises tr(AᵀA X⁻¹) among matrices with diagonal 1. With V = diag(v), the minimum is
+X = V^-½ (V^½ AᵀA V^½)^½ V^-½, where v = diag((V^½ AᵀA V^½)^½) is found in a fixed number of iterations. If units have
+several cells, X is the best mixture (1 - t)·Y + t·I, where Y has the power 0.8 instead of ½, and diagonal 1.
 
-Source: the fixed point is that of Denisov, McMahan, Rush, Smith and Thakurta 2022; steps and mixtures are ours.
+Source: the fixed point is from Denisov, McMahan, Rush, Smith and Thakurta 2022; iterations and mixtures are ours.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from sparsehist.workload.sensitivity import gram_of, l1_of_columns, squared_l2_o
 from sparsehist.workload.strategies.strategy import Invertible
 
 LARGEST = 512
-"""Most cells; the time of a step grows with their cube."""
+"""Largest number of cells; the time of an iteration grows with its cube."""
 
 _STEPS = 40
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
-# With power 0.8, errors are within 1 % of those of the best power, for 5 to 60 cells per unit.
+# With the power 0.8, errors for 5 to 60 cells per unit are within 1 % of the errors with the best power.
 _POWER = 0.8
-# Relative to the largest: smaller eigenvalues of AᵀA are rounding errors; no query depends on their vectors.
+# Eigenvalues below this fraction of the largest are rounding errors: no query depends on their eigenvectors.
 _RANK = 1e-11
-# Share of the identity in every X; it adds 0.01 % to a standard deviation.
+# Smallest weight of the identity in RᵀR, so that R has an inverse. It adds 0.01 % to a standard deviation.
 _LEAST_SHARE = 2e-4
-# Least weight, relative to the largest: the weights of redundant cells tend to 0.
+# Smallest weight v, relative to the largest. Without a limit, the weights of redundant cells would tend to 0.
 _LEAST_WEIGHT = 1e-8
 
 
 class Optimised(Invertible):
     """A numerically optimised strategy for at most 512 cells.
 
-    `share` is the weight t of the identity in the mixture, in percent; 0 is best for units of one cell.
+    `share` is the weight of the identity matrix in RᵀR, in percent; 0 is best if units have one cell.
     """
 
     word = "optimised"
@@ -46,10 +46,10 @@ class Optimised(Invertible):
     def __init__(self, workload: Workload, share: int = 0) -> None:
         if workload.n_cells > LARGEST:
             raise DeclarationError(
-                f"{workload.describe()} has {workload.n_cells} cells; optimised() takes at most {LARGEST}"
+                f"optimised() takes workloads of at most {LARGEST} cells, got {workload.describe()}"
             )
         if type(share) is not int or not 0 <= share <= 100:
-            raise DeclarationError(f"optimised(share=…) is a whole percentage up to 100, got {shown(share)}")
+            raise DeclarationError(f"the share must be a whole percentage from 0 to 100, got {shown(share)}")
         super().__init__(workload)
         self.share = share
         self._overlap = _mixture(_decomposed(workload), share)
@@ -60,7 +60,7 @@ class Optimised(Invertible):
 
     @classmethod
     def for_unit(cls, workload: Workload, max_keys: int) -> Optimised:
-        """Choose the share for units of at most `max_keys` cells, by predicted error."""
+        """Return the strategy whose share has the smallest predicted error for units of at most `max_keys` cells."""
         made = [cls(workload, share) for share in (_SHARES if max_keys > 1 else (0,))]
         return min(made, key=lambda one: one.mean_variance() * one.l2(max_keys) ** 2)
 
@@ -89,9 +89,9 @@ class Optimised(Invertible):
 
 
 def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
-    """Find the weights v of the best X for units of one cell, given AᵀA; 0 for cells that no query counts.
+    """Return the weights v of the best X = RᵀR for units of one cell, given AᵀA; 0 for cells that no query uses.
 
-    Also return T²/Σv, a lower bound on the sum of variances, where T is the trace of the root.
+    Also return a lower bound on the sum of variances: the squared trace of (V^½ AᵀA V^½)^½, divided by the sum of v.
     """
     used = np.diag(gram) > 0.0
     inner = gram[np.ix_(used, used)]
@@ -110,9 +110,9 @@ def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
 
 
 class _Decomposed(NamedTuple):
-    """AᵀA, the diagonal of V^½, and the eigenvectors and eigenvalues of V^½ AᵀA V^½.
+    """AᵀA, the diagonal of V^½, and the eigenvalues and eigenvectors of V^½ AᵀA V^½, with V as in the module.
 
-    Eigenvalues are scaled so that the largest is 1; those as small as rounding errors are set to 0.
+    Eigenvalues are divided by the largest one. Eigenvalues as small as rounding errors are set to 0.
     """
 
     gram: FloatArray
@@ -125,21 +125,21 @@ class _Decomposed(NamedTuple):
 def _decomposed(workload: Workload) -> _Decomposed:
     gram = gram_of(workload)
     if not gram.any():
-        raise DeclarationError(f"{workload.describe()} asks nothing: every entry of its matrix is 0")
+        raise DeclarationError(f"every entry of the workload's matrix is 0: {workload.describe()}")
     root = np.sqrt(one_cell_optimum(gram)[0])
     values, vectors = np.linalg.eigh(gram * np.outer(root, root))
     return _Decomposed(gram, root, np.where(values > _RANK * values[-1], values / values[-1], 0.0), vectors)
 
 
 def _mixture(about: _Decomposed, share: int) -> FloatArray:
-    """Return the matrix X for t in percent; its diagonal is at most 1."""
+    """Return X = RᵀR for this weight of the identity, in percent. Its diagonal entries are at most 1."""
     used = about.root > 0.0
     scale = np.where(used, about.root, 1.0)
     raised = np.where(about.values > 0.0, np.maximum(about.values, _RANK) ** (_POWER if share else 0.5), 0.0)
     overlap = (about.vectors * raised) @ about.vectors.T / np.outer(scale, scale)
     norms = np.sqrt(np.where(used & (np.diag(overlap) > 0.0), np.diag(overlap), 1.0))
     if share == 0 and np.count_nonzero(about.values) < np.count_nonzero(used):
-        # Scaling single columns would change the row space, which must contain that of the workload.
+        # Scale all columns equally: otherwise, the row space of R would change, and it must contain that of A.
         norms = np.full_like(norms, norms[used].max())
     part = max(share / 100.0, _LEAST_SHARE)
     mixed: FloatArray = (1.0 - part) * overlap / np.outer(norms, norms) + part * np.eye(len(norms))

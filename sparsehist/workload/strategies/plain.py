@@ -18,14 +18,14 @@ from sparsehist.workload.strategies.strategy import Invertible, Strategy
 
 
 class Direct(Strategy):
-    """R = A, noise on every answer: best for a few queries that overlap little, such as the total."""
+    """Independent noise on every answer (R = A), which is best for a few queries that overlap little."""
 
     word = "direct"
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         if not has_known_columns(workload):
-            raise DeclarationError(f"the columns of {workload.describe()} are not known: name another strategy")
+            raise DeclarationError(f"column norms are not known; use another strategy for {workload.describe()}")
         self.integral = workload.integral
 
     @property
@@ -52,14 +52,14 @@ class Direct(Strategy):
 
 
 def has_known_columns(workload: Workload) -> bool:
-    """Return whether the column norms of A can be computed without writing A out."""
+    """Return whether the norms of the columns of A can be computed without building the whole matrix."""
     if isinstance(workload, Union):
         return all(map(has_known_columns, workload.parts))
     return workload.explicit and isinstance(workload, RangeRows | Matrix | Marginals)
 
 
 def _sum_of_largest(workload: Workload, power: int, keys: int) -> float:
-    """Return the sum of the `keys` largest column norms; a norm is (the sum of |A_ij|^power over rows)^(1/power)."""
+    """Return the sum of the `keys` largest norms of columns of A, in L1 if `power` is 1 and in L2 if it is 2."""
     if isinstance(workload, Total | Marginals):
         rows = len(workload.marginals) if isinstance(workload, Marginals) else 1
         return float(keys * rows ** (1 / power))
@@ -76,7 +76,7 @@ def _column_sums(workload: Workload, power: int) -> FloatArray:
 
 
 class IdentityStrategy(Invertible):
-    """R = I, noise on every cell: its columns are orthogonal, so the sensitivity is √l exactly."""
+    """Independent noise on every cell (R = I). The L2 sensitivity is exactly √l for units with l cells."""
 
     word = "identity"
     integral = True

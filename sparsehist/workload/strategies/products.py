@@ -1,4 +1,4 @@
-"""Combined strategies: one for each factor of a product, or one for each part of a union."""
+"""Strategies that combine one strategy for each factor of a product, or one for each part of a union."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 class Combined(Strategy):
-    """One strategy for each part of a composite workload with known columns."""
+    """The base class of strategies that combine one strategy for each part of a composite workload."""
 
     answers: ClassVar[type[Kronecker | Union]]
 
     def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
         if [strategy.workload for strategy in strategies] != list(self.parts_of(workload)):
-            raise DeclarationError(f"{workload.describe()} needs one strategy for each of its parts")
+            raise DeclarationError(f"give one strategy for each part of {workload.describe()}")
         super().__init__(workload)
         self.strategies = tuple(strategies)
 
     @classmethod
     def parts_of(cls, workload: Workload) -> Sequence[Workload]:
-        """Return the parts of a composite workload; refuse a workload of another kind."""
+        """Return the parts of a workload of the kind that this strategy answers. Raise an error for other kinds."""
         if not isinstance(workload, cls.answers):
-            kind = "product" if cls.answers is Kronecker else "union"
-            raise DeclarationError(f"a {kind} of strategies answers a {kind} of workloads, not {workload.describe()}")
+            kind = "kronecker(…)" if cls.answers is Kronecker else "union(…)"
+            raise DeclarationError(f"this strategy needs a workload of the form {kind}, got {workload.describe()}")
         return workload.parts
 
     @property
@@ -41,7 +41,7 @@ class Combined(Strategy):
 
 
 class KroneckerStrategy(Combined):
-    """Products of strategies: R = R1 ⊗ R2 ⊗ … and L = L1 ⊗ L2 ⊗ …, applied factor by factor."""
+    """The Kronecker product of strategies: R = R1 ⊗ R2 ⊗ … and L = L1 ⊗ L2 ⊗ …, applied one factor at a time."""
 
     word = "kronecker"
     answers = Kronecker
@@ -93,9 +93,9 @@ class KroneckerStrategy(Combined):
 
 
 class UnionStrategy(Combined):
-    """One strategy for each part of a union, with R_i multiplied by r_i, so that Δ² is at most Σ r_i²·Δ_i².
+    """One strategy for each part of a union. R stacks the matrices r_i·R_i of the parts: Δ² is at most Σ r_i²·Δ_i².
 
-    The r_i are best for one cell per unit and do not depend on max_keys, so the names of the strategies fix them.
+    The weights r_i are best for units of one cell. They do not depend on `max_keys`, so names do not contain them.
     """
 
     word = "union"
@@ -107,7 +107,7 @@ class UnionStrategy(Combined):
         variances = np.array([strategy.mean_variance() * strategy.workload.n_queries for strategy in strategies])
         shares = np.sqrt(variances) * norms
         if not np.all((norms > 0) & (shares > 0) & np.isfinite(shares)):
-            raise DeclarationError(f"a part of {workload.describe()} asks nothing: leave it out of the union")
+            raise DeclarationError(f"remove the part whose matrix is 0 from the workload {workload.describe()}")
         factors: list[float] = (np.sqrt(shares / shares.sum()) / norms).tolist()
         self._weighted = list(zip(factors, self.strategies, strict=True))
 

@@ -1,11 +1,11 @@
-"""The residual basis: marginals with the least variance of any factorization, for any number of columns.
+"""The residual basis, a strategy for marginals of any number of columns with the smallest possible mean variance.
 
 For a set A of columns, y_A is the marginal over A, and the residual P_A y_A is y_A with its mean subtracted along
-each column. The strategy measures P_A y_A for every subset A of a requested marginal, with noise of standard
-deviation σ_A. A marginal is the sum of its residuals, each spread evenly over the other columns. See
-docs/mathematics.md, "Workloads".
+each column. The strategy adds noise of standard deviation σ_A to P_A y_A, for every subset A of the columns of a
+requested marginal. A marginal is the sum of its residuals, each divided evenly among the values of the other columns.
+See docs/mathematics.md, "Workloads".
 
-Source: Xiao, He, Zhang and Kifer 2023 (ResidualPlanner), with centred independent noise, which has the same law.
+Source: Xiao, He, Zhang and Kifer 2023 (ResidualPlanner), with centred independent noise of the same distribution.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
-    """Return the residuals of marginals, and the variance that each adds to a query; (marginals, residuals)."""
+    """Return the residuals, and the variance that each residual adds to a query of each marginal, if σ_A = 1."""
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
     place = {subset: at for at, subset in enumerate(subsets)}
-    # (n - 1)/n for each column of the residual, 1/n² for every other one
+    # A variance is the product of (n - 1)/n over the columns of the residual and 1/n² over the marginal's others.
     spread = [math.prod(1.0 / sizes[column] ** 2 for column in marginal) for marginal in marginals]
     gain = {subset: float(math.prod(sizes[column] * (sizes[column] - 1) for column in subset)) for subset in subsets}
     rows = [row for row, listed in enumerate(inside) for _ in listed]
@@ -42,13 +42,13 @@ def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[lis
 
 
 def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
-    """Yield the residuals of a marginal: all subsets of those columns that have at least two values."""
+    """Yield the residuals of a marginal: all subsets of its columns, except columns that have one value only."""
     wide = [column for column in marginal if sizes[column] > 1]
     return chain.from_iterable(combinations(wide, length) for length in range(len(wide) + 1))
 
 
 class ResidualBasis(Strategy):
-    """Residuals of all marginals, measured independently: the factorization with the least mean variance."""
+    """Independent noise on the residuals of all marginals: the factorization with the smallest mean variance."""
 
     word = "residual"
 
@@ -94,11 +94,11 @@ class ResidualBasis(Strategy):
 
     @cached_property
     def _everything(self) -> Marginals:
-        """Marginals over the columns of the residuals."""
+        """The workload with one marginal for each residual, over the columns of the residual."""
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
-        """Centre every residual along its columns, and scale it; the shape does not change."""
+        """Subtract the mean of every residual along each column, and scale the residual; same shape as `rows`."""
         centred = []
         for subset, table, scale in zip(self._subsets, self._everything.split(rows), scales, strict=True):
             for axis in range(len(subset)):

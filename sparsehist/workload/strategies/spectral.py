@@ -1,8 +1,8 @@
-"""The spectral strategy for one column: R = (W^½ + c·I)^½ with columns scaled, in O(n log n).
+"""The spectral strategy for one column: R = (W^½ + c·I)^½ with scaled columns, applied in time O(n log n).
 
-W = AᵀA for prefix sums or for all ranges. An orthogonal matrix on the left of R does not change the law, so R is
-given in the coordinates of the transform S: R·x = κ^½ ∘ S(x/d) with κ the spectrum of K = W^½ + c·I and d the
-scaling, and R⁻¹·z = d ∘ Sᵀ(z/κ^½). Bounds and variances: docs/mathematics.md, "Workloads".
+W is AᵀA for all prefix sums or all ranges. Multiplying R by an orthogonal matrix does not change the distribution of
+releases, so R·x = κ^½ ∘ S(x/d) and R⁻¹·z = d ∘ Sᵀ(z/κ^½). Here S is a fast orthogonal transform, κ the eigenvalues of
+K = W^½ + c·I, d the column scaling, and ∘ multiplies entries. Bounds: docs/mathematics.md, "Workloads".
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from sparsehist.workload.sensitivity import LARGEST_GRAM, ROUND_UP, l1_of_column
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Invertible, along
 
-# Up to this number of cells RᵀR is computed as a matrix, which makes bounds 1 % tighter.
+# Up to this number of cells, RᵀR is computed as a matrix, because this makes bounds 1 % tighter.
 _WRITTEN_OUT = 256
 _RANK_GROUPS = 256
 
 
 class Spectral(Invertible):
-    """A strategy for prefix sums and ranges, with an error within a few per cent of the least possible.
+    """A strategy for prefix sums and ranges whose error is within a few per cent of the smallest possible error.
 
-    Prefix sums use their own spectrum, all other workloads that of all ranges. `blend` is c in units of the least
-    singular value; `window` is the number of cells on either side of the diagonal of K over which d² is summed. Both
-    reduce the error for units of several cells.
+    Prefix sums use the eigenvalues of prefix sums, other workloads those of all ranges. `blend` is c, in units of the
+    smallest singular value. `window` is the number of entries on each side of the diagonal of K that are summed to
+    get d². Both reduce the error if units have several cells.
     """
 
     word = "spectral"
@@ -40,9 +40,9 @@ class Spectral(Invertible):
     def __init__(self, workload: Workload, *, blend: float = 0, window: int = 0) -> None:
         super().__init__(workload)
         if not (math.isfinite(blend) and 0 <= blend <= 2**31):
-            raise DeclarationError(f"blend is a number from 0 to 2**31, got {shown(blend)}")
+            raise DeclarationError(f"blend must be a number from 0 to 2**31, got {shown(blend)}")
         if isinstance(window, bool) or not isinstance(window, int) or not 0 <= window < workload.n_cells:
-            raise DeclarationError(f"window is a number of cells from 0 to n − 1, got {shown(window)}")
+            raise DeclarationError(f"window must be a whole number from 0 to n − 1, got {shown(window)}")
         self.blend, self.window = blend, window
         self.kernel = (PrefixKernel if isinstance(workload, Prefix) else RangesKernel)(workload.n_cells)
         self._added = blend * self.kernel.unit
@@ -56,24 +56,24 @@ class Spectral(Invertible):
 
     @cached_property
     def _spectrum(self) -> FloatArray:
-        """Eigenvalues κ of K; shape (cells,)."""
+        """The eigenvalues κ of K = W^½ + c·I; shape (cells,)."""
         return self.kernel.singular_values + self._added
 
     @cached_property
     def _table(self) -> FloatArray:
-        """The table τ that gives the entries of W^½; the table of K differs only at 0."""
+        """The table τ of W^½, as defined in `spectral_kernels`. The table of K differs only in its first entry."""
         return self.kernel.table(self.kernel.singular_values)
 
     @cached_property
     def _inverse_table(self) -> FloatArray:
-        """The table τ that gives the entries of K⁻¹."""
+        """The table τ of K⁻¹, as defined in `spectral_kernels`."""
         return self.kernel.table(1 / self._spectrum)
 
     @cached_property
     def _scales(self) -> FloatArray:
-        """The scaling d that makes the largest column norm 1; shape (cells,)."""
+        """The divisors d of the columns of R, which make the largest column norm 1; shape (cells,)."""
         kernel, reach, table = self.kernel, self.window, self._table
-        # Beyond the ends W^½ is continued by reflection, so that d² is as smooth as K.
+        # Windows reach beyond the ends of the column. There, W^½ is continued by reflection to keep d² smooth.
         around = np.concatenate([table[1 : reach + 1][::-1], table, -kernel.sign * table[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]
@@ -99,7 +99,7 @@ class Spectral(Invertible):
         sums = np.concatenate([np.zeros(1), np.cumsum(self._table)])
         bound = 0.0
         for first, end in pairwise(np.unique(np.linspace(0, keys, _RANK_GROUPS + 1).astype(np.int64)).tolist()):
-            # If `first` to `end - 1` of a unit's cells lie left of a cell, at most the others lie right of it.
+            # If at least `first` cells of a unit lie left of its cell i, at most keys - 1 - first lie right of it.
             before, behind = np.minimum(end - 1, i), np.minimum(keys - 1 - first, n - 1 - i)
             toeplitz = sums[before + 1] + sums[behind + 1] - sums[1] + self._added
             hankel = sums[2 * i + behind + shift + 1] - sums[2 * i - before + shift]
@@ -118,7 +118,7 @@ class Spectral(Invertible):
         return keys * float(np.sqrt(2 * self._spectrum / n).sum() / self._scales.min()) * ROUND_UP
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """For many cells, return the largest entry of RᵀR at each distance; it decreases with the distance."""
+        """Bound the entries of any row of RᵀR. For many cells, use the largest entry on each diagonal of RᵀR."""
         n, keys, d = self.kernel.n, min(max_keys, self.kernel.n), self._scales
         if n <= LARGEST_GRAM:
             return super().gram_row(keys)
@@ -131,7 +131,7 @@ class Spectral(Invertible):
 
     @cached_property
     def prefix_variances(self) -> FloatArray:
-        """Return running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
+        """Return the variances of prefix sums, as running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
         d, table = self._scales, self._inverse_table
         return np.asarray(np.cumsum(d * (2 * self.kernel.sums_before(table, d) + d * self.kernel.diagonal(table))))
 

@@ -1,7 +1,7 @@
-"""Kernels of prefix sums and of all ranges of one column: fast transforms along the singular vectors of A.
+"""Fast transforms along the right singular vectors of A, if A is all prefix sums or all ranges of one column.
 
-The inverse of AᵀA is tridiagonal with constant diagonals except in one corner. So its eigenvectors are sines or
-cosines, and any function K of AᵀA is the sum of a Toeplitz and a Hankel matrix with one table τ:
+The inverse of AᵀA is tridiagonal, with constant diagonals except in one corner. So its eigenvectors are sines or
+cosines, and every function K of AᵀA is the sum of a Toeplitz and a Hankel matrix with entries from one table τ:
 
     K[i, j] = τ(|i − j|) + sign·τ(i + j + shift)            i, j = 0, …, n − 1
 """
@@ -20,9 +20,9 @@ _LEAF = 256
 
 
 class Kernel(abc.ABC):
-    """Singular values and right singular vectors of A for n cells, and functions K of AᵀA.
+    """The singular values and right singular vectors of A for n cells, and matrices K that are functions of AᵀA.
 
-    `singular_values` are in the order of the transform, shape (n,); `unit` is their lower limit.
+    `singular_values`, shape (n,), are in the order of the transformed coordinates. `unit` is a lower bound on them.
     """
 
     sign: float
@@ -33,22 +33,22 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def transform(self, x: FloatArray) -> FloatArray:
-        """Return coordinates along the right singular vectors; shape (n,) or (n, m)."""
+        """Return the coordinates of x along the right singular vectors of A; shape (n,) or (n, m)."""
 
     def transform_back(self, y: FloatArray) -> FloatArray:
-        """Apply the inverse (transpose) of `transform`; subclasses override it if it differs from `transform`."""
+        """Apply the inverse of `transform`. Subclasses override this if `transform` is not its own inverse."""
         return self.transform(y)
 
     @abc.abstractmethod
     def table(self, spectrum: FloatArray) -> FloatArray:
-        """Return the table τ of K with these eigenvalues; shape (2·n + shift,)."""
+        """Return the table τ of the matrix K with these eigenvalues; shape (2·n + shift + 1,)."""
 
     def diagonal(self, table: FloatArray, apart: int = 0) -> FloatArray:
-        """Return K[i, i + apart]; shape (n - apart,)."""
+        """Return the diagonal K[i, i + apart] of the matrix K with this table; shape (n - apart,)."""
         return np.asarray(table[apart] + self.sign * table[apart + self.shift :: 2][: self.n - apart])
 
     def sums_before(self, table: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return Σ_{j < i} K[i, j]·w_j for every i, by bisection: a block below the diagonal is two convolutions."""
+        """Return Σ_{j < i} K[i, j]·w_j for every i, by recursion: a block below the diagonal is two convolutions."""
         sums = np.zeros(weights.size)
 
         def add(first: int, last: int) -> None:
@@ -70,7 +70,7 @@ class Kernel(abc.ABC):
 
 
 class RangesKernel(Kernel):
-    """All ranges: AᵀA[i, j] = (min(i, j) + 1)(n − max(i, j)); by the sine transform DST-I."""
+    """The kernel of all ranges: AᵀA[i, j] = (min(i, j) + 1)(n − max(i, j)). It uses the sine transform DST-I."""
 
     sign, shift = -1.0, 2
 
@@ -87,17 +87,17 @@ class RangesKernel(Kernel):
 
 
 class PrefixKernel(Kernel):
-    """Prefix sums: AᵀA[i, j] = n − max(i, j); by the real Fourier transform of length P = 2n + 1.
+    """The kernel of prefix sums: AᵀA[i, j] = n − max(i, j). It uses a real Fourier transform of length P = 2n + 1.
 
-    Singular values are 1/(2 cos(πv/P)) for v = 1, …, n, eigenvectors cos((P − 2v)(2j + 1)π/2P). With u = n − j these
-    are (−1)^(u + v) sin(2πuv/P) up to one common sign.
+    For v = 1, …, n, the singular values are 1/(2 cos(πv/P)) and the eigenvectors cos((P − 2v)(2j + 1)π/2P). With
+    u = n − j, the eigenvectors are (−1)^(u + v) sin(2πuv/P), up to a common sign.
     """
 
     sign, shift, unit = 1.0, 1, 0.5
 
     def __init__(self, n: int) -> None:
         self.n, self._length = n, 2 * n + 1
-        # cos(πv/P) near v = P/2 is computed as a sine, which loses no digits.
+        # The cosine cos(πv/P) is computed as a sine, which loses no precision where the cosine is close to 0.
         self.singular_values = 0.5 / np.sin(np.pi / (2 * self._length) * np.arange(2 * n - 1, 0, -2))
 
     def transform(self, x: FloatArray) -> FloatArray:
@@ -109,7 +109,7 @@ class PrefixKernel(Kernel):
         return turned[::-1]
 
     def _odd_sines(self, values: FloatArray, *, flipped: bool = False) -> FloatArray:
-        """Return Σ_u x_u sin(2πuv/P)·2/√P for v = 1, …, n, from x_1, …, x_n."""
+        """Return Σ_u x_u sin(2πuv/P)·2/√P for v = 1, …, n. If `flipped`, change the sign of x_u for odd u first."""
         padded = np.zeros((self.n + 1, *values.shape[1:]))
         padded[1:] = values
         if flipped:
@@ -126,6 +126,6 @@ class PrefixKernel(Kernel):
 
 
 def _convolved(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Convolve: a_0·b_k + a_1·b_(k − 1) + … for every k; shape (len(a) + len(b) − 1,)."""
+    """Return the convolution a_0·b_k + a_1·b_(k − 1) + … for k = 0, 1, …, padded with zeros to a fast length."""
     length = fft.next_fast_len(a.size + b.size - 1, real=True)
     return np.asarray(fft.irfft(fft.rfft(a, length) * fft.rfft(b, length), length))

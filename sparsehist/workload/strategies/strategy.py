@@ -1,8 +1,8 @@
 """The base classes of strategies: factorizations A = L·R of a workload, released as A·x + L·Z.
 
-Z is noise with one entry per row of R, scaled to the sensitivity of R·x. Releases at several levels are functions of
-releases of R·x at these levels, so together they cost as much as the finest, for every L: docs/mathematics.md,
-"Workloads".
+Z is noise with one entry per row of R, scaled to the sensitivity of R·x. Releases at several levels can be computed
+from releases of R·x at these levels. So together they cost as much as the finest release, whatever L is: see
+docs/mathematics.md, "Workloads".
 
 Source: [ARNP Lemma 5.1], without its unnecessary condition that L has a left inverse.
 """
@@ -26,13 +26,13 @@ _NUMBERS_AT_ONCE = 2**22
 
 
 class Strategy(abc.ABC):
-    """A factorization A = L·R of a workload. Immutable; all parameters are public."""
+    """A factorization A = L·R of a workload. Strategies are immutable, and all parameters are public."""
 
     word: ClassVar[str]
     """The name in the textual form."""
 
     invertible: bool = False
-    """Whether R has a left inverse. Then R⁻¹·Z, one number per cell, is enough for every query: L·Z = A·(R⁻¹·Z)."""
+    """Whether R has a left inverse. Then the noise R⁻¹·Z of the cells determines that of all queries, A·(R⁻¹·Z)."""
 
     integral: bool = False
     """Whether every entry of R is an integer, as integer noise needs."""
@@ -42,60 +42,60 @@ class Strategy(abc.ABC):
 
     @property
     def name(self) -> str:
-        """The textual form, such as ``spectral(blend=4)``."""
+        """The name of the strategy with its parameters, such as ``spectral(blend=4)``."""
         return self.word
 
     @property
     @abc.abstractmethod
     def n_noise(self) -> int:
-        """Number of rows of R and of entries of Z."""
+        """Number of rows of R, which is also the number of entries of Z."""
 
     @abc.abstractmethod
     def apply(self, x: ArrayLike) -> FloatArray:
-        """Return R·x; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
+        """Return R·x. Shape (cells,) or (cells, m) becomes (n_noise,) or (n_noise, m)."""
 
     def to_cells(self, z: FloatArray) -> FloatArray:  # noqa: ARG002  for invertible strategies
-        """Return R⁻¹·z if `invertible`; shape (n_noise,) or (n_noise, m) to (cells,) or (cells, m)."""
-        raise DeclarationError(f"the strategy {self.name} has no left inverse: it answers the listed queries only")
+        """Return R⁻¹·z if R has a left inverse. Shape (n_noise,) or (n_noise, m) becomes (cells,) or (cells, m)."""
+        raise DeclarationError(f"only the listed queries can be answered with the strategy {self.name}")
 
     @abc.abstractmethod
     def noise_answers(self, z: FloatArray) -> FloatArray:
-        """Return L·z for listed queries; shape (n_noise,) or (n_noise, m) to (queries,) or (queries, m)."""
+        """Return L·z for the listed queries. Shape (n_noise,) or (n_noise, m) becomes (queries,) or (queries, m)."""
 
     @abc.abstractmethod
     def l2(self, max_keys: int) -> float:
-        """Return a bound on the L2 change of R·x by a unit with at most `max_keys` cells, each counted once."""
+        """Return an upper bound on the L2 sensitivity of R·x for units with at most `max_keys` cells."""
 
     @abc.abstractmethod
     def l1(self, max_keys: int) -> float:
-        """Return this bound in L1, for noise with a pure guarantee."""
+        """Return an upper bound on the L1 sensitivity of R·x for units with at most `max_keys` cells."""
 
     @abc.abstractmethod
     def variance(self) -> FloatArray:
-        """Return the variance of each listed query for Z of variance 1: the diagonal of L·Lᵀ; shape (queries,)."""
+        """Return the variance of each listed answer, which is the diagonal of L·Lᵀ, if Z has variance 1."""
 
     def mean_variance(self) -> float:
-        """Return the mean variance of all queries, listed or not."""
+        """Return the mean variance of all queries, listed or not, if Z has variance 1."""
         return float(self.variance().mean())
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:  # noqa: ARG002  for one column
-        """Return the variance of sums of cells low, …, high of one column, for Z of variance 1; shape (queries,)."""
-        raise DeclarationError(f"the strategy {self.name} answers the listed queries only")
+        """Return the variances of the sums over cells low, …, high of one column, if Z has variance 1."""
+        raise DeclarationError(f"only the listed queries can be answered with the strategy {self.name}")
 
     def cell_variance(self) -> float:
-        """Return the mean variance of R⁻¹·Z over the cells, for Z of variance 1, if `invertible`."""
+        """Return the mean variance of the cells' noise R⁻¹·Z, if Z has variance 1 and R has a left inverse."""
         cells = np.arange(self.workload.n_cells)
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Return entries of which the k largest sum up to at least the k largest of any row of abs(RᵀR)."""
+        """Return numbers whose k largest, for every k, sum to at least the k largest entries of any row of |RᵀR|."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))
         return worst_row(rows.T @ rows, max_keys)
 
     def largest_eigenvalue(self) -> float:
-        """Return an upper bound on the largest eigenvalue of RᵀR; it may be infinite."""
+        """Return an upper bound on the largest eigenvalue of RᵀR. The bound may be infinite."""
         if self.workload.n_cells > LARGEST_GRAM:
             return float("inf")
         return float(np.linalg.norm(self.apply(np.eye(self.workload.n_cells)), 2)) ** 2
@@ -105,17 +105,17 @@ class Strategy(abc.ABC):
 
 
 class Invertible(Strategy):
-    """A strategy R with a left inverse R⁺: L = A·R⁺ for every workload A on the same cells."""
+    """A strategy whose matrix R has a left inverse R⁺, so that L = A·R⁺ for every workload A on the same cells."""
 
     invertible = True
 
     one_column: bool = False
-    """Whether it can only answer workloads on one column."""
+    """Whether the strategy can only answer workloads on one column."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         if self.one_column and len(workload.columns) != 1:
-            raise DeclarationError(f"{self.word} serves one column, {workload.describe()} has several")
+            raise DeclarationError(f"the workload of {self.word} must have one column, got {workload.describe()}")
 
     @property
     def n_noise(self) -> int:
@@ -123,7 +123,7 @@ class Invertible(Strategy):
 
     @abc.abstractmethod
     def to_cells_transposed(self, a: FloatArray) -> FloatArray:
-        """Return (R⁺)ᵀ·a; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
+        """Return (R⁺)ᵀ·a. Shape (cells,) or (cells, m) becomes (n_noise,) or (n_noise, m)."""
 
     def noise_answers(self, z: FloatArray) -> FloatArray:
         return self.workload.apply(self.to_cells(z))
@@ -147,20 +147,20 @@ class Invertible(Strategy):
     def mean_variance(self) -> float:
         if not (isinstance(self.workload, Ranges) and not self.workload.explicit):
             return super().mean_variance()
-        # Differences of n + 1 prefix sums P: ½ Σ_{a, b} Var(P_a − P_b) = (n + 1) Σ Var P_a − Var Σ P_a.
+        # A range is a difference of prefix sums P, and ½ Σ_{a, b} Var(P_a − P_b) = (n + 1) Σ Var P_a − Var Σ P_a.
         n = self.workload.n
         ramp = self.to_cells_transposed(np.arange(n, 0.0, -1.0))
         return 2 * ((n + 1) * float(self.prefix_variances.sum()) - float(ramp @ ramp)) / (n * (n + 1))
 
     @cached_property
     def prefix_variances(self) -> FloatArray:
-        """Return the variances of the sums of the first 1, 2, …, n cells; shape (cells,)."""
+        """Return the variances of the sums of the first 1, 2, …, n cells, if Z has variance 1; shape (cells,)."""
         n = self.workload.n_cells
         return self.range_variances(np.zeros(n, np.int64), np.arange(n))
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
         n = self.workload.n_cells
-        if n <= LARGEST_LISTED and low.size >= n:  # from the covariance of all prefix sums
+        if n <= LARGEST_LISTED and low.size >= n:  # for many ranges, use the covariance of all prefix sums
             sums = np.zeros((n + 1, self.n_noise))
             np.cumsum(self.to_cells(np.eye(self.n_noise)), axis=0, out=sums[1:])
             covariance = sums @ sums.T
@@ -176,5 +176,5 @@ class Invertible(Strategy):
 
 
 def along(factor: FloatArray, values: FloatArray) -> FloatArray:
-    """Return one factor per row in a shape that multiplies values with or without columns."""
+    """Reshape a vector of one factor per row so that it multiplies the rows of `values`, shape (n,) or (n, m)."""
     return factor if values.ndim == 1 else factor[:, np.newaxis]

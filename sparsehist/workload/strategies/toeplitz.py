@@ -1,7 +1,7 @@
-"""`SquareRoot`: the matrix square root of the prefix sums, a lower triangular Toeplitz matrix.
+"""Provide `SquareRoot`, the strategy whose R is the matrix square root of the prefix sums A.
 
-Prefix sums are 1/(1 − x) as a power series, so their square root has the coefficients of (1 − x)^(−1/2),
-c_k = C(2k, k)/4^k, and its inverse those of (1 − x)^(1/2).
+A is the lower triangular Toeplitz matrix with the coefficients of 1/(1 − x). So its square root has the coefficients
+of (1 − x)^(−1/2), which are C(2k, k)/4^k, and the inverse of the root has those of (1 − x)^(1/2).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from sparsehist.workload.strategies.strategy import Invertible, along
 
 
 class SquareRoot(Invertible):
-    """The square root of the prefix sums; scaling its columns to norm 1 is better for units of one cell.
+    """The matrix square root of prefix sums. With `scaled`, columns have norm 1, which suits units of one cell.
 
-    Source: Fichtenberger, Henzinger and Upadhyay 2023, section 3, without scaling.
+    Source: Fichtenberger, Henzinger and Upadhyay 2023, section 3, which does not scale columns.
     """
 
     word = "square_root"
@@ -27,7 +27,7 @@ class SquareRoot(Invertible):
     def __init__(self, workload: Workload, *, scaled: bool = False) -> None:
         super().__init__(workload)
         n, self.scaled = workload.n_cells, bool(scaled)
-        self._column, self._inverse = _series(0.5, n), _series(-0.5, n)  # first columns of R, unscaled, and of R⁻¹
+        self._column, self._inverse = _series(0.5, n), _series(-0.5, n)  # first columns of unscaled R and R⁻¹
         self._norms = np.sqrt(np.cumsum(self._column**2))[::-1] if scaled else np.ones(n)
 
     @property
@@ -45,7 +45,7 @@ class SquareRoot(Invertible):
         return _filtered(self._inverse, (a * along(self._norms, a))[::-1])[::-1]
 
     def cell_variance(self) -> float:
-        """Return an upper bound on the mean variance, as if every column of R⁻¹ had full length."""
+        """Return an upper bound on the mean variance of the cells, as if every row of R⁻¹ had n nonzero entries."""
         return float(np.mean(self._norms**2) * (self._inverse @ self._inverse))
 
     def l2(self, max_keys: int) -> float:
@@ -61,13 +61,13 @@ class SquareRoot(Invertible):
 
 
 def _series(power: float, size: int) -> FloatArray:
-    """Return the first coefficients of (1 − x)^(−power)."""
+    """Return the first `size` coefficients of the power series of (1 − x)^(−power)."""
     k = np.arange(1, size)
     return np.concatenate([np.ones(1), np.cumprod((k - 1 + power) / k)])
 
 
 def _filtered(coefficients: FloatArray, values: FloatArray) -> FloatArray:
-    """Apply the lower triangular Toeplitz matrix with these coefficients; shape as `values`."""
+    """Multiply `values` by the lower triangular Toeplitz matrix whose first column is `coefficients`."""
     size = coefficients.size
     length = fft.next_fast_len(2 * size, real=True)
     waves = fft.rfft(values, length, axis=0)

@@ -1,4 +1,4 @@
-"""Families of noise, one per file, and their common parts."""
+"""Noise families, each in a module of its own, and their interfaces `DenseFamily` and `Family`."""
 
 import math
 
@@ -37,14 +37,14 @@ _NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]
 
 
 def family_named(name: str, max_keys: int) -> Family:
-    """Return the noise family of this name, scaled for units that add at most 1 to each of `max_keys` cells.
+    """Return the named noise family, with the sensitivity of units that add at most 1 to each of `max_keys` cells.
 
     Example:
         >>> family_named("gaussian", 16).std(2)
         2.0
     """
     if name == "exponential":
-        raise DeclarationError("noise='exponential' has no privacy guarantee; nothing is released under it")
+        raise DeclarationError("noise='exponential' has no privacy guarantee and cannot be used for releases")
     if name not in _NAMED:
         known = ", ".join(map(repr, _NAMED))
         message = f"noise must be one of {known}, or an instance of one of these families, got {shown(name)}"
@@ -53,10 +53,10 @@ def family_named(name: str, max_keys: int) -> Family:
 
 
 def name_of(family: Family) -> str | None:
-    """Return the name of a family that histograms can use; None for other families."""
+    """Return the name of a noise family that histograms can use, or None for other families."""
     return next((name for name, known in _NAMED.items() if type(family) is known), None)
 
 
 def currency_of(name: str) -> str:
-    """Return the currency of the levels of a family, for composition: "rho", "epsilon", or "none"."""
+    """Return the currency in which levels of a named family are composed: "rho", "epsilon" or "none"."""
     return _NAMED[name].currency if name in _NAMED else "none"

@@ -1,8 +1,9 @@
-"""Discrete Laplace noise: pure differential privacy on integers, drawn exactly.
+"""Discrete Laplace noise: exact draws of integer noise that gives pure differential privacy.
 
-Law: P[Z(epsilon) = x] is proportional to a^|x| with a = e^(-epsilon / sensitivity). With v = 2a/(1-a)^2 and h(t) =
-1 - cos t its characteristic function is 1 / (1 + v h), so coarse noise is fine noise plus a bridge, which is 0 with
-probability v_fine / v_coarse and otherwise has the coarse law. Every step below follows by Bayes' rule.
+P[Z = x] is proportional to a^|x|, with a = e^(-epsilon / sensitivity). The characteristic function is
+1 / (1 + v (1 - cos t)), with v = 2a/(1-a)^2. So coarse noise is fine noise plus an independent increment, which is 0
+with probability v_fine / v_coarse and otherwise distributed as coarse noise. Bayes' rule gives `refine` and
+`between`.
 
 Source: Inusah and Kozubowski 2006 (the law); Ghosh, Roughgarden and Sundararajan 2009 (its privacy); bridge, refine
 and between are our own derivation, after [KHP Alg. 1] for the real law. Papers: [ARNP Def. D.5, Lemma D.6].
@@ -24,17 +25,17 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_array, float_entries, whole_number
 
-# Laws with a slower decay leave the 64-bit integers with a probability of e^-4,000,000 or more.
+# At this rate, the smallest allowed, noise exceeds 2**62 with a probability below e^-4,000,000.
 _SLOWEST = Fraction(1, 2**40)
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Family):
-    """Discrete Laplace noise: a release at level epsilon is epsilon-DP for integer counts of that L1 sensitivity.
+    """Discrete Laplace noise for integer vectors: a release at level epsilon satisfies epsilon-DP.
 
-    All draws have exactly this law for every rational level, including the tails. (64-bit integers hold all noise
-    except with probability e^-4,000,000.) Tail probabilities are doubles; lazy draws of cells use them, within the
-    numerical slack of a release.
+    Draws are exact at every rational level, because no probability is rounded. (Noise beyond 64-bit integers would
+    have a probability below e^-4,000,000.) Tail probabilities are doubles. Sparse histograms use them, and state the
+    resulting numerical slack.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts. An integer or fraction; a float is read as its shortest
@@ -61,11 +62,11 @@ class DiscreteLaplace(Family):
         checked_sensitivity(self.sensitivity)
 
     def rate(self, level: Level) -> Fraction:
-        """Return epsilon / sensitivity; LevelError if it is so small that noise might not fit 64-bit integers."""
+        """Return epsilon / sensitivity. Raise LevelError if noise at this level might exceed 64-bit integers."""
         rate = as_level(level) / as_level(self.sensitivity)
         if rate < _SLOWEST:
             least = float(_SLOWEST * as_level(self.sensitivity))
-            raise LevelError(f"discrete Laplace noise needs a level of at least {least:.1e} here, got {shown(level)}")
+            raise LevelError(f"discrete Laplace noise needs a level of at least {least:.1e}, got {shown(level)}")
         return rate
 
     def std(self, level: Level) -> float:
@@ -127,7 +128,7 @@ class DiscreteLaplace(Family):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
         size = whole_number("size", size)
         least = _clipped(np.floor(float_entries("threshold", threshold, size))) + 1
-        # The law is memoryless from 0 on. Below 0, at least half of all draws exceed the threshold.
+        # From 0 on, noise is memoryless. For negative thresholds, rejection accepts at least half of the draws.
         noise = np.maximum(least, 0) + draw(_geometric(self.rate(level)), size, rng=rng)
         pending = np.flatnonzero(least < 0)
         while pending.size:
@@ -138,33 +139,33 @@ class DiscreteLaplace(Family):
 
 @lru_cache(maxsize=256)
 def _size(rate: Fraction) -> Tail:
-    """Return the law of |Z|: P[|Z| > k] = 2a / (1+a) a^k."""
+    """Return the distribution of |Z|: P[|Z| > k] = 2 a^(k+1) / (1+a), where a = e^-rate."""
     return Tail(lambda: 2 * decay(rate) / (1 + decay(rate)), rate)
 
 
 @lru_cache(maxsize=256)
 def _geometric(rate: Fraction) -> Tail:
-    """Return the geometric law P[G > k] = a^(k+1)."""
+    """Return the geometric distribution with P[G > k] = a^(k+1), where a = e^-rate."""
     return Tail(lambda: decay(rate), rate)
 
 
 @lru_cache(maxsize=256)
 def _bridge_size(fine: Fraction, coarse: Fraction) -> Tail:
-    """Return the law of |coarse noise - fine noise|."""
+    """Return the distribution of the absolute difference between coarse and fine noise."""
     return Tail(lambda: (1 - _stay(fine, coarse)) * 2 * decay(coarse) / (1 + decay(coarse)), coarse)
 
 
 def _stay(fine: Fraction, coarse: Fraction) -> Interval:
-    """Return v_fine / v_coarse, with v = 2a/(1-a)^2."""
+    """Return v_fine / v_coarse, the probability that no jump occurs between the levels; v = 2a/(1-a)^2."""
     return decay(fine - coarse) * ((1 - decay(coarse)) / (1 - decay(fine))) ** 2
 
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the two tails of fine noise y given coarse noise x >= 0, with weights a_fine^|y| a_coarse^|x-y|.
+    """Return the distribution of fine noise y, given coarse noise x >= 0: one tail for 0 <= y <= x, one beyond.
 
-    P[y > k] = (1 - below) r^(k+1) for 0 <= k < x and below * r^x * (a_fine a_coarse)^k for y > x + k, and
-    P[y < -k] = below * (a_fine a_coarse)^k, with r = a_fine / a_coarse.
+    With r = a_fine / a_coarse and below = P[y < 0], P[y > k] = (1 - below) r^(k+1) for 0 <= k < x. For k >= 0,
+    P[y > x + k] = below * r^x * (a_fine a_coarse)^k and P[y < -k] = below * (a_fine a_coarse)^k.
     """
 
     def below() -> Interval:
@@ -178,7 +179,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Invert P[y > k] at one uniform number for each x (for x < 0, at its complement); y is monotone in x."""
+    """Draw fine noise, given coarse noise, by inversion at one uniform number each; monotone in the coarse noise."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -190,7 +191,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return P[middle noise is not fine noise] if coarse and fine noise differ, and if they are equal."""
+    """Return two probabilities of a jump from fine to middle level: if the end values differ and if they agree."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))
@@ -203,7 +204,7 @@ def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, T
 
 
 def _signed(size_law: Tail, size: int, *, rng: Generator) -> IntArray:
-    """Draw magnitudes, and give each a random sign."""
+    """Draw magnitudes from `size_law`, and give each a random sign; shape (size,)."""
     noise = np.empty(size, np.int64)
     for part in chunks(size):
         sizes = draw(size_law, part.stop - part.start, rng=rng)
@@ -212,5 +213,5 @@ def _signed(size_law: Tail, size: int, *, rng: Generator) -> IntArray:
 
 
 def _clipped(whole: FloatArray) -> IntArray:
-    """Convert doubles that hold whole numbers to int64; infinities become the largest 64-bit noise."""
+    """Convert doubles with whole values to int64, limited to ±2**62."""
     return np.clip(whole, -(2.0**62), 2.0**62).astype(np.int64)

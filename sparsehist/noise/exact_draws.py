@@ -1,8 +1,8 @@
-"""Exact draws of integers with geometric tails, and exact coins.
+"""Draw integers with geometric tails, and biased coins, without rounding any probability.
 
-All draws use one primitive: for a uniform number U, the number N of k >= 0 with U < weight * e**(-rate * k), so that
-P[N > k] = weight * e**(-rate * k). Usually doubles give N from 64 bits of U. If rounding or the unknown bits of U
-could change N, interval arithmetic decides with as many more bits as necessary. So no probability is rounded.
+A draw is the number N of integers k >= 0 with U < weight * e**(-rate * k), where U is uniform on (0, 1). So P[N > k]
+= weight * e**(-rate * k). Usually N can be computed in doubles from 64 bits of U. If rounding errors or further bits
+of U could change N, interval arithmetic decides, with as many further bits as necessary.
 
 Source: our own derivation (docs/mathematics.md, exact draws).
 """
@@ -27,38 +27,38 @@ open."""
 MOST = 2**62
 """Larger results are cut to this number."""
 
-# Numbers drawn at once, so that temporary arrays stay in the processor's cache.
+# Numbers are drawn in chunks of this size, so that temporary arrays fit the processor's cache.
 _CHUNK = 1 << 14
 _MOST_BITS = 1 << 14
-# For words of at least this value, the bits not yet drawn change ln U by less than 2**-45.
+# If the first 64 bits of U, as an integer, are at least this value, they determine ln U up to 2**-45.
 _FEWEST = np.uint64(1 << 45)
-# A bound on the error of the exponent below, in doubles: 2**-45 from U, and a few roundings of numbers below 14.
+# Error bound for `exponent` in `Uniforms.count`: 2**-45 from the unknown bits of U, plus rounding errors.
 _ROOM = 2.0**-43
-# Doubles replace smaller rates by this one; they are only compared with bounds.
+# In doubles, smaller rates are replaced by this one, to avoid division by 0. Interval arithmetic uses the exact rate.
 _SLOWEST = 1e-290
 
 
 def chunks(size: int) -> Iterator[slice]:
-    """Divide positions 0 … size-1 into slices that are drawn one after another."""
+    """Return slices that divide a vector of `size` entries into chunks that fit the cache."""
     return (slice(begin, min(begin + _CHUNK, size)) for begin in range(0, size, _CHUNK))
 
 
 @cache
 def _intervals() -> Any:
-    """Return a private interval context, whose precision only this module changes; bounds hold at any precision."""
-    from mpmath.ctx_iv import MPIntervalContext  # slow to import, rarely needed
+    """Return an mpmath context for interval arithmetic whose precision only this module changes."""
+    from mpmath.ctx_iv import MPIntervalContext  # imported here because it is slow and rarely needed
 
     return MPIntervalContext()
 
 
 def enclose(weight: Callable[[], Interval], bits: int) -> Interval:
-    """Enclose the value of a formula at a working precision of `bits`."""
+    """Return an interval that contains the weight, computed with a working precision of `bits` bits."""
     _intervals().prec = bits
     return weight()
 
 
 def decay(exponent: Fraction) -> Interval:
-    """Enclose e**-exponent at the working precision."""
+    """Return an interval that contains e**-exponent, at the current working precision."""
     return _intervals().exp(-_exact(exponent))
 
 
@@ -68,9 +68,9 @@ def _exact(number: Fraction) -> Interval:
 
 @dataclass(frozen=True)
 class Tail:
-    """The law P[N > k] = weight * e**(-shrink * power - rate * k), k = 0, 1, …; `power` differs between draws.
+    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k) for k >= 0; `power` can differ by draw.
 
-    `weight` encloses the weight, in (0, 1], at the working precision; rate is positive, shrink at least 0.
+    `weight()` returns an interval around the weight, which is in (0, 1]. `rate` is positive, `shrink` not negative.
     """
 
     weight: Callable[[], Interval]
@@ -79,7 +79,7 @@ class Tail:
 
     @cached_property
     def log_weight(self) -> float:
-        """The double nearest to ln weight, or one of its neighbours."""
+        """The logarithm of the weight: the nearest double, or a double next to it."""
         bits = 128
         while bits <= _MOST_BITS:
             weight = enclose(self.weight, bits)
@@ -89,13 +89,13 @@ class Tail:
                     return float(logarithm.mid)
             bits *= 2
         raise LevelError(
-            "levels are too near each other: a probability of the step between them cannot be distinguished from 0"
+            "levels are too close to each other: the probability of a change between them is too small to compute"
         )
 
 
 @secret
 class Uniforms:
-    """Independent uniform numbers on (0, 1): 64 bits each, and more bits if a comparison needs them."""
+    """Independent uniform numbers on (0, 1). Each has 64 bits, and gets more bits if a comparison needs them."""
 
     def __init__(self, size: int, *, rng: Generator) -> None:
         self._words = rng.integers(0, 2**64 - 1, size, dtype=np.uint64, endpoint=True)
@@ -111,9 +111,9 @@ class Uniforms:
         power: IntArray | int = 0,
         most: IntArray | int = MOST,
     ) -> IntArray:
-        """Count the k >= 0 with U < weight * e**(-shrink * power - rate * k), for the numbers U at m positions.
+        """For each U at m positions, count the integers k >= 0 with U < weight * e**(-shrink * power - rate * k).
 
-        `flipped` replaces U by 1 - U; results are cut at `most`; each argument is a scalar or has shape (m,).
+        If `flipped`, 1 - U replaces U. Counts are limited to `most`. Each argument is a scalar or has shape (m,).
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words
@@ -134,11 +134,11 @@ class Uniforms:
         return result
 
     def coins(self, chance: Tail) -> BoolArray:
-        """Return whether each U is below the tail's weight; shape (size,)."""
+        """Return True for each U below the weight of `chance`; shape (size,)."""
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
-        """Find one count exactly: start at a guess, and compare intervals of increasing precision."""
+        """Return one exact count: start at a guess, and use intervals with more and more bits until they decide."""
         count, bits = guess, 64
         while True:
             word = self._leading(place, bits)
@@ -158,7 +158,7 @@ class Uniforms:
             bits += 64
 
     def _leading(self, place: int, bits: int) -> int:
-        """Return the first `bits` bits of one uniform number, a multiple of 64; missing words are drawn and kept."""
+        """Return the first `bits` bits of a uniform number; draw and keep missing ones. 64 divides `bits`."""
         word, known = self._longer.get(place) or (int(self._words[place]), 64)
         while known < bits:
             more = int(self._rng.integers(0, 2**64 - 1, dtype=np.uint64, endpoint=True))
@@ -168,7 +168,7 @@ class Uniforms:
 
 
 def draw(tail: Tail, size: int, *, most: int = MOST, rng: Generator) -> IntArray:
-    """Draw exactly from the law, with results limited to `most`; shape (size,)."""
+    """Draw `size` integers exactly from the distribution `tail`; larger ones are replaced by `most`."""
     result = np.empty(size, np.int64)
     for part in chunks(size):
         result[part] = Uniforms(part.stop - part.start, rng=rng).count(tail, most=most)
@@ -176,10 +176,10 @@ def draw(tail: Tail, size: int, *, most: int = MOST, rng: Generator) -> IntArray
 
 
 def coins(chance: Tail, size: int, *, rng: Generator) -> BoolArray:
-    """Draw coins that are true with a probability of exactly the tail's weight; shape (size,)."""
+    """Draw `size` booleans that are True with a probability of exactly the weight of `chance`."""
     return draw(chance, size, most=1, rng=rng).astype(np.bool_)
 
 
 def fair_coins(size: int, *, rng: Generator) -> BoolArray:
-    """Draw fair coins, one random bit each; shape (size,)."""
+    """Draw `size` fair coins, each from one random bit."""
     return np.unpackbits(np.frombuffer(rng.bytes((size + 7) // 8), np.uint8), count=size).view(np.bool_)

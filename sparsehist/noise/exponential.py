@@ -1,7 +1,7 @@
-"""Exponential noise: a building block, with no privacy of its own.
+"""Exponential noise: a building block that has no privacy guarantee.
 
-Law: Z(level) has density level * e**(-level x) on x >= 0. Coarse noise is fine noise plus a bridge, which is 0 with
-probability level_coarse / level_fine and otherwise has the coarse law. Every step follows from this.
+The density is level * e**(-level x) on x >= 0. Noise at a coarse level is noise at a fine level plus an independent
+increment. The increment is 0 with probability coarse / fine level, and otherwise distributed as the coarse noise.
 
 Papers: [ARNP Def. F.6].
 """
@@ -22,10 +22,10 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, flo
 
 @dataclass(frozen=True)
 class Exponential(JumpFamily):
-    """Exponential noise of mean 1 / level: lossless in any order, but without any privacy guarantee.
+    """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
-    An output below the larger of two neighbouring counts has probability 0 under that count, so every guarantee is
-    refused. Draws are numpy's exponentials in doubles; noise that is equal at two levels is equal to the last bit.
+    An output below a count is impossible under this count but possible under a smaller neighbour, so `statement`
+    always raises. Draws are numpy's exponentials in doubles. Equal noise at two levels is the same double.
 
     Example:
         >>> Exponential().std(4)
@@ -44,15 +44,15 @@ class Exponential(JumpFamily):
 
     def statement(self, level: Level) -> str:
         raise DeclarationError(
-            f"exponential noise has no privacy guarantee at any level (asked for level {shown(level)}): it is never "
-            "negative, so an output below a count rules that count out; use Laplace, discrete Laplace or Gaussian"
+            "exponential noise has no privacy guarantee: it is never negative, so an output rules out all larger "
+            f"counts; use Laplace, discrete Laplace or Gaussian noise; got level {shown(level)}"
         )
 
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
         return rng.standard_exponential(size) * self.std(level)
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """Return the smaller of an exponential draw and the coarse noise."""
+        """Return the minimum of the coarse noise and an exponential draw whose rate is the difference of levels."""
         return np.minimum(coarse, rng.standard_exponential(coarse.shape[-1]) / level_float(target - known))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
@@ -60,7 +60,7 @@ class Exponential(JumpFamily):
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
         with np.errstate(divide="ignore"):
-            # The first form is accurate for small probabilities, the second near 1.
+            # log(-expm1) is accurate for small probabilities, log1p for probabilities near 1.
             log_tail = self.log_tail(threshold, level)
             return np.asarray(np.where(log_tail > -0.7, np.log(-np.expm1(log_tail)), np.log1p(-np.exp(log_tail))))
 

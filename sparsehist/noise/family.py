@@ -1,9 +1,9 @@
-"""The interface of noise families: `DenseFamily` for dense vectors, `Family` also for cells drawn lazily.
+"""Interfaces of noise families: `DenseFamily` for dense vectors, and `Family` for sparse histograms as well.
 
-Laws D(level) satisfy the convolution preorder: D(coarse) is D(fine) convolved with an increment. So a release at a
-new level needs only the noise at its two neighbours, and all releases together reveal no more than the finest. A
-larger level is finer: less noise, less privacy. Families are frozen; fields are public parameters, arguments of calls
-may be secret.
+Noise at a coarse level is distributed as noise at a fine level plus an independent increment (the convolution
+preorder). So noise at a new level depends only on noise at the two neighbouring levels, and all releases together
+reveal no more than the finest one. A larger level is finer: less noise, less privacy. Families are frozen: fields are
+public parameters. Arguments of methods may be secret.
 
 Papers: [ARNP Def. 1.1, Lemma F.2, Claim F.3, Lemma F.4, Lemma F.5, Claim F.7].
 """
@@ -29,15 +29,15 @@ Three: TypeAlias = tuple[Fraction, Fraction, Fraction]
 
 
 class DenseFamily(ABC):
-    """Noise for a dense vector.
+    """A noise family for dense vectors.
 
     Attributes:
-        integer: Whether the noise is int64 rather than float64.
-        monotone: Whether `carry` preserves orders, so that cells can be drawn lazily.
-        linear: Whether a linear image of paths is again such a path (Brownian motion).
-        scaled: Whether the laws at all levels differ only in scale.
-        norm: The norm of the sensitivity; None for laws that only histograms use.
-        currency: Unit of levels in composition: "rho" (zCDP), "epsilon" (pure DP), or "none".
+        integer: Whether noise is int64; otherwise it is float64.
+        monotone: Whether `Family.carry` preserves the order of values, as sparse histograms need.
+        linear: Whether linear combinations of noise paths are paths of the same family (true for Gaussian noise).
+        scaled: Whether the distributions at all levels differ only in scale.
+        norm: Norm of the sensitivity, "l1" or "l2"; None for families that cannot be used for workloads.
+        currency: Currency in which levels are composed: "rho" (zCDP), "epsilon" (pure DP), or "none".
     """
 
     integer: ClassVar[bool] = False
@@ -49,7 +49,7 @@ class DenseFamily(ABC):
 
     @property
     def modulus(self) -> int | None:
-        """Modulus of the addition of noise; None for ordinary addition."""
+        """The modulus if noise is added modulo a number, otherwise None."""
         return None
 
     def mean(self, level: Level) -> float:  # noqa: ARG002 - of most families it is 0 at all levels
@@ -69,14 +69,14 @@ class DenseFamily(ABC):
         return self._sampled(whole_number("size", size), level, rng=rng)
 
     def coarsen(self, fine: NoiseArray, fine_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw the noise at a `level` below `fine_level`; arguments, result and errors are those of `between`."""
+        """Draw noise at a coarser `level`, given the noise at `fine_level`; for details see `between`."""
         target, known = as_level(level), as_level(fine_level)
         if not compared(target, known) < 0:
             raise LevelOrderError(f"coarsen needs level < fine_level, got {shown(level)} and {shown(fine_level)}")
         return self._coarsened(noise_array("fine", fine), known, target, rng=rng)
 
     def refine(self, coarse: NoiseArray, coarse_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw the noise at a `level` above `coarse_level`; arguments, result and errors are those of `between`."""
+        """Draw noise at a finer `level`, given the noise at `coarse_level`; for details see `between`."""
         target, known = as_level(level), as_level(coarse_level)
         if not compared(target, known) > 0:
             raise LevelOrderError(f"refine needs level > coarse_level, got {shown(level)} and {shown(coarse_level)}")
@@ -92,12 +92,12 @@ class DenseFamily(ABC):
         *,
         rng: Generator,
     ) -> NoiseArray:
-        """Draw the noise of a release between two given ones; true counts are not needed.
+        """Draw noise at a level between two others, given the noise at both; true counts are not needed.
 
         Args:
-            coarse: Noise already spent at `coarse_level`, in counts; shape (n,). Secret.
+            coarse: Existing noise at `coarse_level`, in counts; shape (n,). Secret.
             coarse_level: Level of `coarse`; below `level`.
-            fine: Noise at `fine_level`, in counts; shape (n,). Secret.
+            fine: Existing noise at `fine_level`, in counts; shape (n,). Secret.
             fine_level: Level of `fine`; above `level`.
             level: Level of the result.
             rng: Randomness; from `sparsehist.entropy` outside tests.
@@ -117,7 +117,7 @@ class DenseFamily(ABC):
             raise DeclarationError("coarse and fine must have the same shape")
         return self._bridge(*known, (left, target, right), rng=rng)
 
-    # The following steps have exact levels in the right order.
+    # The public methods above have checked the order of the levels and converted them to fractions.
 
     @abstractmethod
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> NoiseArray: ...
@@ -127,22 +127,22 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw noise at a finer level; shape (n,), for a `Family` also (rows, n), with one randomness per column."""
+        """Draw noise at a finer level. A `Family` also accepts shape (rows, n), with one random number per column."""
 
     @abstractmethod
     def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray:
-        """Draw noise at the middle level, given the noise at the other two levels."""
+        """Draw noise at the middle one of three levels, given the noise at the other two."""
 
 
 class Family(DenseFamily):
-    """Noise for cells drawn lazily: coarse noise is fine noise plus an independent increment."""
+    """A noise family for sparse histograms: coarse noise is fine noise plus an independent increment."""
 
     monotone: ClassVar[bool] = True
 
     def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
-        """Coarsen or refine several rows, shape (rows, n), with the same randomness in each column.
+        """Coarsen or refine noise of shape (rows, n) from level `start` to `end`, with one random number per column.
 
-        If the family is monotone, values[i] >= values[j] implies the same for the result.
+        If the family is monotone and values[i] >= values[j], then result[i] >= result[j].
         """
         known, target, values = as_level(start), as_level(end), noise_array("values", values)
         if not (order := compared(target, known)):
@@ -152,7 +152,7 @@ class Family(DenseFamily):
         return self._refined(values, known, target, rng=rng)
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """Return P[Z > threshold]; `threshold` in counts, any shape."""
+        """Return P[Z > threshold]; `threshold` is in counts and has any shape."""
         return np.asarray(np.exp(self.log_tail(threshold, level)))
 
     @abstractmethod
@@ -165,14 +165,14 @@ class Family(DenseFamily):
 
     @abstractmethod
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> NoiseArray:
-        """Return the value, in counts, with this log tail (at most 0); for integer noise, the least such integer."""
+        """Return the smallest x, in counts, with ln P[Z > x] <= `log_probability`, which is at most 0."""
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw Z given Z > threshold (a scalar or shape (size,)); shape (size,), each above its threshold."""
+        """Draw noise given that it exceeds `threshold`, which is a scalar or has shape (size,); shape (size,)."""
         log_uniform = np.negative(rng.standard_exponential(whole_number("size", size)))
         bounds = float_entries("threshold", threshold, size)
         values = self.inverse_log_tail(self.log_tail(bounds, level) + log_uniform, level)
-        # Rounding may give the threshold itself; then take the least value above it, within the rounding error.
+        # If rounding errors have produced the threshold itself, take the smallest value above it instead.
         least = just_above(bounds, integer=self.integer)
         return np.asarray(np.maximum(values, least.astype(values.dtype, copy=False)))
 
@@ -183,11 +183,11 @@ class Family(DenseFamily):
 
     @abstractmethod
     def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw coarse noise minus fine noise, which is independent of the fine noise; shape (size,)."""
+        """Draw the difference between coarse and fine noise, which is independent of fine noise; shape (size,)."""
 
 
 class JumpFamily(Family):
-    """Real noise whose increment is 0 with probability (coarse / fine)**power, else has the coarse law."""
+    """Real noise whose increment is 0 with probability (coarse / fine level)**power, else a draw of coarse noise."""
 
     power: ClassVar[int]
 
@@ -197,10 +197,10 @@ class JumpFamily(Family):
         return increment
 
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Draw noise between two neighbours; if they differ, it equals the finer one with probability `stays`.
+        """Draw noise at the middle one of three levels, given the noise at the other two.
 
-        Otherwise its distance from the finer one has the law of noise at the middle level, given that the coarse
-        noise equals the gap between the neighbours.
+        The result equals the fine noise with probability `stays`, or if both are equal. Otherwise it is the fine
+        noise plus a refinement of the difference: middle noise, given that the coarse noise is coarse - fine.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)
@@ -208,18 +208,18 @@ class JumpFamily(Family):
         moving = np.flatnonzero((rng.random(result.size) >= stays) & (coarse != fine))
         gap = coarse[moving] - result[moving]
         step = self._refined(gap, levels[0], levels[1], rng=rng)
-        # Noise equal to the coarse noise must be equal to the last bit, which fine + (coarse - fine) may not be.
+        # If middle and coarse noise are equal, use the same double, because fine + (coarse - fine) may be rounded.
         result[moving] = np.where(step == gap, coarse[moving], result[moving] + step)
         return result
 
 
 def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
-    """Return the smallest possible noise above each margin."""
+    """Return the smallest value above each margin: the next integer, or the next double for real noise."""
     return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
 
 
 def checked_sensitivity(value: Level) -> None:
-    """Refuse a sensitivity that is not positive and finite."""
+    """Raise DeclarationError unless the sensitivity is positive and finite."""
     try:
         as_level(value)
     except LevelError:

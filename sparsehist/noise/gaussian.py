@@ -1,7 +1,7 @@
-"""Gaussian noise under zero-concentrated differential privacy.
+"""Gaussian noise, which gives zero-concentrated differential privacy (zCDP).
 
-Law: Z(rho) ~ N(0, sensitivity**2 / (2 rho)); rho * Z(rho) is a Brownian motion in rho, from which every
-step below follows.
+Noise at level rho is Z(rho), with the distribution N(0, sensitivity**2 / (2 rho)). Because rho * Z(rho) is a Brownian
+motion in rho, a new level needs only a Brownian increment or bridge.
 
 Papers: [ARNP Lemma 3.1, Lemma 3.2, Lemma 3.3, Alg. 1, Cor. 3.5, Lemma D.4]; [KHP Thm 14].
 """
@@ -20,15 +20,15 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, float_entries, whole_number
 
-_FAR = 0.7  # standard deviations: here both methods accept half of the draws
+_FAR = 0.7  # in standard deviations; here both methods of `sample_tail` accept about half of their draws
 
 
 @dataclass(frozen=True)
 class Gaussian(Family):
-    """Gaussian noise: a release at level rho is rho-zCDP for a vector of that L2 sensitivity.
+    """Gaussian noise: a release of a vector at level rho satisfies rho-zCDP.
 
-    Draws are doubles: numpy's normals times a scale. Published values are rounded to a grid that does not depend on
-    the data (`sparsehist.histogram.grid`), so low-order bits reveal nothing.
+    Draws are numpy's normal doubles times the standard deviation. Published values are rounded to a grid that does
+    not depend on the data (`sparsehist.histogram.grid`), so their low-order bits reveal nothing.
 
     Args:
         sensitivity: L2 sensitivity of the vector of counts, in counts.
@@ -63,12 +63,12 @@ class Gaussian(Family):
         return _scaled_normals(size, self.std(level), rng=rng)
 
     def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        """Draw the bridge: its variance is (fine − coarse) / (2 fine coarse) at sensitivity 1, rounded once."""
+        """Draw coarse minus fine noise, of variance (fine − coarse) / (2 fine coarse) at sensitivity 1."""
         deviation = math.sqrt(compared(fine, coarse) / (2 * fine.numerator * coarse.numerator))
         return _scaled_normals(size, self.sensitivity * deviation, rng=rng)
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """Add the increment of the Brownian motion rho * Z(rho), which has variance (fine − coarse) / (2 fine**2)."""
+        """Add an increment to the Brownian motion rho * Z(rho), and divide by the finer rho."""
         change = compared(target, known) * target.denominator
         deviation = math.sqrt(change / (2 * target.numerator**2 * known.denominator))
         noise: FloatArray = quotient(known, target) * coarse
@@ -76,7 +76,7 @@ class Gaussian(Family):
         return noise
 
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Draw the Brownian bridge of rho * Z(rho), with exact rational weights, so that no digits cancel."""
+        """Draw middle noise from the Brownian bridge of rho * Z(rho); its weights come from exact fractions."""
         weight_coarse, weight_fine, deviation = _weights(*levels)
         noise = _scaled_normals(len(fine), self.sensitivity * deviation, rng=rng)
         part = np.multiply(coarse, weight_coarse)
@@ -86,7 +86,7 @@ class Gaussian(Family):
         return noise
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        from scipy.special import log_ndtr  # slow to import, and not needed to read a store
+        from scipy.special import log_ndtr  # imported here because reading a store does not need it
 
         return np.asarray(log_ndtr(-float_array("threshold", threshold) / self.std(level)))
 
@@ -99,9 +99,10 @@ class Gaussian(Family):
         return np.asarray(-self.std(level) * ndtri_exp(float_array("log_probability", log_probability)))
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw Z given Z > threshold by rejection sampling, without inverting a tail.
+        """Draw noise given that it exceeds `threshold`, by rejection sampling.
 
-        Proposals are normals near zero; further out Rayleigh variables, accepted with probability threshold / draw.
+        Below 0.7 standard deviations, proposals are normal draws. From there on, they are draws from the tail of a
+        Rayleigh distribution, accepted with probability threshold / draw.
 
         Source: Marsaglia 1964, Generating a variable from the tail of the normal distribution, Technometrics 6.
         """
@@ -117,13 +118,13 @@ class Gaussian(Family):
             values[far] = low * np.sqrt(1.0 + 2.0 * rng.standard_exponential(far.size) / low / low)
             far = far[rng.random(far.size) * values[far] > low]
         values *= std
-        # Rounding may give the threshold itself; then take the least double above it, within the rounding error.
+        # If rounding errors have produced the threshold itself or less, take the next double above it.
         return np.maximum(values, np.nextafter(bound, np.inf))
 
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Return weights of both neighbours, and the deviation of the added noise, at sensitivity 1; rounded once."""
+    """Return the weights of coarse and fine noise, and the deviation of the added noise at sensitivity 1."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

@@ -1,8 +1,8 @@
-"""Tables of log-concave laws on the integers: Poisson, Skellam, binomial, and a summand given the sum.
+"""Tables of log-concave integer distributions: Poisson, Skellam, binomial, and a summand given the sum.
 
-A table is computed from ratios of neighbouring masses, whose logarithms are summed outwards from the mode. Both tails
-are summed from their far ends, so both have a small relative error. A draw searches a uniform number in the smaller
-tail.
+A table is computed from the ratios of neighbouring probabilities, whose logarithms are added up outwards from the
+mode. Each tail is added up from its far end, so both tails have a small relative error. A draw looks up a uniform
+number in the lower tail or, if it is above 1/2, in the upper tail.
 
 Source: our own derivation (docs/mathematics.md, Poisson and Skellam).
 """
@@ -20,37 +20,37 @@ from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntAr
 
 LARGEST_MEAN = 2**24
 """Means of laws whose tables are cached."""
-# A table stops where less than e**-6000 of the mass is left (domains may have that many cells); for a single draw, at
-# e**-45.
+# Cached tables end where a probability below e**-6000 is left, since a domain may have e**6000 cells. Other tables
+# end at e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
-# Smaller means, and smaller distances of uniform numbers from 0 or 1, are replaced by this.
+# Smaller means are replaced by this number, as are smaller distances of a uniform number from 0 or 1.
 _TINY = 1e-290
 _LN2 = math.log(2.0)
-# e**-600 is a normal double, and so are the sums it is compared with.
+# Tails below e**-600 are added up as logarithms, long before doubles underflow.
 _UNDERFLOW = 600.0
 
 
 @secret
 class Uniforms(NamedTuple):
-    """Uniform numbers, as distances from 0, or from 1 if `upper`, to reach both tails; shape (n,)."""
+    """Uniform numbers u, stored as u or, if `upper`, as 1 - u, so that both tails are accurate; shape (n,)."""
 
     upper: BoolArray
     distance: FloatArray
 
 
 def draw_uniforms(size: int, *, rng: Generator) -> Uniforms:
-    """Draw independent uniform numbers."""
+    """Draw `size` independent uniform numbers on (0, 1)."""
     return Uniforms(rng.random(size) < 0.5, 0.5 * np.exp(-rng.standard_exponential(size)))
 
 
 class IntegerLaw:
-    """A law on the integers from `first` on, given by the logarithms of its masses up to a constant."""
+    """A distribution on the integers from `first` up, given by log probabilities up to a common constant."""
 
     def __init__(self, first: int, logs: FloatArray) -> None:
         masses = np.exp(logs - logs.max())
         masses /= masses.sum()
         self.first, self.logs = first, logs
-        # P[Z <= x] and P[Z > x] for x from first - 1 on.
+        # Entry i of these arrays is P[Z <= x] or P[Z > x] at x = first - 1 + i.
         self._up_to = np.concatenate([[0.0], np.minimum(np.cumsum(masses), 1.0)])
         self._above = np.concatenate([np.minimum(np.cumsum(masses[::-1]), 1.0)[::-1], [0.0]])
 
@@ -69,12 +69,12 @@ class IntegerLaw:
 
     @cached_property
     def _log_tails(self) -> tuple[FloatArray, FloatArray]:
-        """Return ln P[Z > x] and ln P[Z <= x], for x from first - 1 on."""
+        """Arrays of ln P[Z > x] and ln P[Z <= x], for x = first - 1, …, last."""
         logs = self.logs - self.logs.max()
         logs -= math.log(np.exp(logs).sum())
         with np.errstate(divide="ignore"):
             log_above, log_up_to = np.log(self._above), np.log(self._up_to)
-        # Sum logarithms long before doubles underflow.
+        # Where doubles would underflow soon, add up logarithms instead.
         falling, rising = (np.flatnonzero(each < -_UNDERFLOW) for each in (log_above[:-1], log_up_to[1:]))
         if falling.size:
             log_above[falling] = np.logaddexp.accumulate(logs[::-1])[::-1][falling]
@@ -83,7 +83,7 @@ class IntegerLaw:
         return log_above, log_up_to
 
     def log_tails(self, threshold: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return ln P[Z > threshold] and ln P[Z <= threshold]; -inf beyond the table; any shape."""
+        """Return ln P[Z > threshold] and ln P[Z <= threshold], for thresholds of any shape; -inf beyond the table."""
         whole = np.clip(np.floor(np.asarray(threshold, np.float64)), self.first - 1, self.last)
         place = whole.astype(np.int64) - (self.first - 1)
         log_above, log_up_to = (each[place] for each in self._log_tails)
@@ -92,7 +92,7 @@ class IntegerLaw:
             return above, np.where(log_up_to > -_LN2, np.log1p(-self._above[place]), log_up_to)
 
     def inverse_log_tail(self, log_probability: FloatArray) -> IntArray:
-        """Return the integers x with P[Z > x] <= v < P[Z >= x], for ln v at most 0; any shape."""
+        """Return the smallest integers x with ln P[Z > x] <= `log_probability`, which has any shape."""
         upper = log_probability <= -_LN2
         with np.errstate(divide="ignore"):
             log_rest = np.log(-np.expm1(log_probability))
@@ -102,19 +102,19 @@ class IntegerLaw:
 
 
 def _reach(variance: float, exponent: float) -> int:
-    """Return a distance from the mean that draws exceed with probability below 2 e**-exponent (Bernstein)."""
+    """Return a distance from the mean that is exceeded with a probability below 2 e**-exponent (Bernstein)."""
     return math.ceil(exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance))
 
 
 def _from_ratios(first: int, mode: int, log_ratios: FloatArray) -> IntegerLaw:
-    """Return the law whose neighbouring masses have these log ratios, ln(f(k) / f(k - 1)) for k after the first."""
+    """Return the distribution f with the given log ratios, ln(f(k) / f(k - 1)) for k = first + 1, …."""
     below, above = log_ratios[: mode - first], log_ratios[mode - first :]
     return IntegerLaw(first, np.concatenate([-np.cumsum(below[::-1])[::-1], [0.0], np.cumsum(above)]))
 
 
 @lru_cache(maxsize=8)
 def poisson_law(mean: float) -> IntegerLaw:
-    """Return the law Poisson(mean), for a mean of at most `LARGEST_MEAN`; the least mean is 1e-290."""
+    """Return the Poisson distribution for a mean of at most `LARGEST_MEAN`. Means below 1e-290 become 1e-290."""
     mean = max(mean, _TINY)
     reach, mode = _reach(mean, _FARTHEST), math.floor(mean)
     first = max(0, mode - reach)
@@ -123,10 +123,10 @@ def poisson_law(mean: float) -> IntegerLaw:
 
 @lru_cache(maxsize=8)
 def skellam_law(mean: float) -> IntegerLaw:
-    """Return the law of the difference of two independent Poisson(mean) numbers; means as for `poisson_law`.
+    """Return the distribution of the difference of two independent Poisson(mean) numbers.
 
-    The ratios of neighbouring masses are r(k) = I_k / I_(k-1) at 2 mean, by their recurrence 1 / r(k) = 2k / (2 mean)
-    + r(k + 1). Backwards it contracts, so the error of its initial bound [Amos 1974, eq. 11] vanishes.
+    Ratios of neighbouring probabilities are r(k) = I_k / I_(k-1), with Bessel functions at 2 mean, computed backwards
+    by 1 / r(k) = k / mean + r(k + 1). Each step reduces the error of the first bound [Amos 1974, eq. 11].
     """
     argument = 2.0 * max(mean, _TINY)
     reach = _reach(argument, _FARTHEST)
@@ -140,7 +140,7 @@ def skellam_law(mean: float) -> IntegerLaw:
 
 
 def binomial_law(trials: float, success: float) -> IntegerLaw:
-    """Tabulate the law Binomial(trials, success), success at most 1/2, as far from its mean as draws reach."""
+    """Return the distribution Binomial(trials, success), for success <= 1/2, up to tails below 2 e**-45."""
     mean = trials * success
     reach, mode = _reach(mean * (1.0 - success), _FAR), math.floor(mean)
     first, last = max(0, mode - reach), min(trials, mode + reach)
@@ -149,7 +149,7 @@ def binomial_law(trials: float, success: float) -> IntegerLaw:
 
 
 def poisson(mean: float, size: int, *, rng: Generator) -> IntArray:
-    """Draw Poisson numbers of any mean below 2**62; shape (size,). Large means are split into independent parts."""
+    """Draw `size` Poisson numbers of any mean below 2**62. A large mean is split into independent parts."""
     parts = max(1, math.ceil(mean / LARGEST_MEAN))
     law = poisson_law(mean / parts)
     return sum((law.quantile(draw_uniforms(size, rng=rng)) for _ in range(parts)), np.zeros(size, np.int64))
@@ -160,9 +160,9 @@ def part_quantile(
 ) -> IntArray:
     """Return quantiles of X given X + Y, for independent X ~ part and Y ~ rest, at one uniform number per column.
 
-    Both laws are Poisson, or both are Skellam, with these means. Sums have shape (n,) or (rows, n). The result
-    increases with the sum (Efron 1965); this is restored after rounding errors. DataError if a sum has practically
-    probability 0.
+    Both distributions are Poisson or both are Skellam, with these means. `sums` has shape (n,) or (rows, n).
+    Quantiles increase with the sum (Efron 1965); if rounding errors break this order, it is restored. Raise DataError
+    if a sum is too improbable for the tables.
     """
     flat = np.asarray(sums, np.int64).reshape(-1)
     result = np.empty_like(flat)
@@ -175,9 +175,10 @@ def part_quantile(
 
 
 def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float]) -> IntegerLaw:
-    """Return the law of X given X + Y = total, tabulated as far from its mean as draws reach.
+    """Return the distribution of X given X + Y = total, up to tails below 2 e**-45.
 
-    Its variance is at most share (1 - share) times the expected number of events, at most |total| + 2 (both means).
+    Its variance is at most share (1 - share) (|total| + 2 both); `both` is the sum of the means, of which X has
+    `share`.
     """
     both = max(means[0] + means[1], _TINY)
     share = means[0] / both
@@ -186,13 +187,13 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
     low = max(part.first, total - rest.last, centre - reach)
     high = min(part.last, total - rest.first, centre + reach)
     if low > high:
-        raise DataError("noise that is so far from its mean does not occur at this level")
+        raise DataError("the given noise is too far from its mean to occur at its level")
     of_rest = rest.logs[total - high - rest.first : total - low - rest.first + 1]
     return IntegerLaw(low, part.logs[low - part.first : high - part.first + 1] + of_rest[::-1])
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Sort each column of `carried` in the order of the same column of `values`; shapes (rows, n)."""
+    """Raise entries of `carried` where its columns are not in the order of those of `values`; shape (rows, n)."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

@@ -1,8 +1,8 @@
-"""Laplace noise under pure differential privacy.
+"""Laplace noise, which gives pure differential privacy.
 
-Law: density proportional to e**(-level |x| / sensitivity). Its characteristic function is 1/(1 + t**2/b**2)
-with b = level / sensitivity, so coarse noise is fine noise plus a bridge, which is 0 with probability (b_coarse /
-b_fine)**2 and otherwise has the coarse law. Every step below applies Bayes' rule to that sum.
+The density is proportional to e**(-b |x|), with b = level / sensitivity, and the characteristic function is
+1/(1 + t**2/b**2). So coarse noise is fine noise plus an independent increment, which is 0 with probability (b_coarse
+/ b_fine)**2 and otherwise distributed as coarse noise. Bayes' rule gives `refine` and `between`.
 
 Papers: [ARNP Def. F.1]; [KHP Def. 5, Prop. 6, Def. 7, Thm 8, Thm 9, eq. 22, Alg. 1]; [KHP poster Thm 1].
 """
@@ -26,11 +26,11 @@ _LN2 = math.log(2.0)
 
 @dataclass(frozen=True)
 class Laplace(JumpFamily):
-    """Laplace noise: a release at level epsilon is epsilon-DP for a vector of that L1 sensitivity.
+    """Laplace noise: a release of a vector at level epsilon satisfies epsilon-DP.
 
-    With positive probability the noise is the same at two levels. The two doubles are then identical, bit for bit.
-    Magnitudes are doubles: pure epsilon-DP holds for the law before rounding. Published values are rounded to a grid
-    that does not depend on the data; if that is not enough, use the discrete Laplace family.
+    With positive probability, the noise is equal at two levels; then it is the same double at both. Draws are
+    doubles, so pure epsilon-DP holds exactly only before rounding. Published values are rounded to a grid that does
+    not depend on the data. If exact pure DP is needed, use the discrete Laplace family.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts, in counts.
@@ -56,7 +56,7 @@ class Laplace(JumpFamily):
         checked_sensitivity(self.sensitivity)
 
     def rate(self, level: Level) -> float:
-        """Return the decay b of the density `e**(-b |x|)`, per count: level / sensitivity."""
+        """Return the rate b = level / sensitivity at which the density e**(-b |x|) decays, per count."""
         return level_float(as_level(level)) / self.sensitivity
 
     def std(self, level: Level) -> float:
@@ -72,7 +72,7 @@ class Laplace(JumpFamily):
         return noise
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """Draw finer noise by the kernel's quantiles, at one uniform number per column."""
+        """Draw finer noise as a quantile of its conditional distribution, at one uniform number per column."""
         noise, kernel = np.empty(coarse.shape), self._kernel(known, target)
         for part in chunks(coarse.shape[-1]):
             exponential = rng.standard_exponential(part.stop - part.start)
@@ -95,7 +95,7 @@ class Laplace(JumpFamily):
         return np.asarray(np.where(log_p <= -_LN2, -(log_p + _LN2), below) / self.rate(level))
 
     def _kernel(self, coarse: Fraction, fine: Fraction) -> _Kernel:
-        # Integers over a common denominator, so that quotients are rounded once.
+        # Quotients of integers with a common denominator are rounded only once.
         a, b = coarse.numerator * fine.denominator, fine.numerator * coarse.denominator
         unit = coarse.denominator * fine.denominator
         return _Kernel(
@@ -108,10 +108,10 @@ class Laplace(JumpFamily):
 
 
 class _Kernel(NamedTuple):
-    """The law of finer noise given coarse noise x >= 0; a < b are the two rates.
+    """The distribution of finer noise given coarse noise x >= 0; a < b are the rates of the two levels.
 
-    The survival function is (a+b)/(2b) e**(-(b-a)y) on [0, x), then drops by the atom at x to
-    (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)); below 0 the cdf is (b-a)/(2b) e**((a+b)y).
+    The survival function at y is (a+b)/(2b) e**(-(b-a)y) for 0 <= y < x. There is an atom at x. For y >= x it is
+    (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)). For y < 0, the distribution function is (b-a)/(2b) e**((a+b)y).
     """
 
     total: float  # a + b
@@ -122,13 +122,13 @@ class _Kernel(NamedTuple):
 
 
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
-    """Return the kernel's quantile at a uniform number whose smaller side is e**-exponential / 2; exactly monotone.
+    """Return quantiles at uniform numbers of distance e**-exponential / 2 from 1 if `upper`, else from 0.
 
-    The law at -x is the reflected law at x, with the other side of the uniform number. Every rounded operation on |x|
-    is monotone, and results for both signs meet at 0.
+    For x < 0, the distribution is that for -x, reflected. Despite rounding, results are exactly monotone in x,
+    because every rounded operation on |x| is monotone.
     """
     small = exponential + _LN2
-    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # at most `far`, which is at least ln 2
+    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # limited to ln 2, so it never exceeds `far`
     positive = values >= 0
     away = positive == upper
     survival, cdf = np.where(away, small, large), np.where(away, large, small)

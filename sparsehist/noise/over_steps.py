@@ -1,8 +1,8 @@
-"""Gaussian noise over steps and levels: the law of one cell of a series of running counts.
+"""Gaussian noise over steps and levels, for the cells of a running series.
 
-A release point (t, ρ) is the running count of step t at level ρ. With C the covariance over steps at level 1/2, noise
-has the covariance C[t, t'] / (2 max(ρ, ρ')). So all steps and levels, in any order, share one path, which costs its
-finest level.
+A release point (t, ρ) is the release of step t at level ρ. The noise at points (t, ρ) and (t', ρ') has the covariance
+C[t, t'] / (2 max(ρ, ρ')), where C is the covariance over steps at level 1/2. So releases of all steps and levels, in
+any order, share one noise path and cost only the finest level.
 
 Source: our own derivation (docs/mathematics.md, running counts).
 """
@@ -22,49 +22,49 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator, IntArray
 
-# The noise of a new point between closer levels would have too few exact digits.
+# The smallest relative distance of unequal levels: closer levels would leave the noise too few exact digits.
 LEAST_GAP = Fraction(1, 10**6)
 
 
 class Point(NamedTuple):
-    """A release point: a step, from 0, and an exact level."""
+    """A release point: a step, counted from 0, and an exact level."""
 
     step: int
     level: Fraction
 
 
 class StepNoise:
-    """Gaussian noise of one cell over steps and levels, given the covariance at level 1/2, in squared counts.
+    """Gaussian noise of one cell over steps and levels; `covariance` is that over steps at level 1/2.
 
-    DeclarationError if the matrix is not a covariance, or has a negative entry, which would let paths cross.
+    Raise DeclarationError if it is not a covariance or has negative entries, which untracked cells do not allow.
     """
 
     def __init__(self, covariance: FloatArray) -> None:
         matrix = np.array(covariance, np.float64)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.array_equal(matrix, matrix.T):
-            raise DeclarationError(f"a covariance over steps is square and symmetric, got shape {matrix.shape}")
+            raise DeclarationError(f"a covariance over steps must be square and symmetric, got shape {matrix.shape}")
         if not (np.isfinite(matrix).all() and (np.diag(matrix) > 0).all()):
             raise DeclarationError("every step must have noise with a positive, finite variance")
         if matrix.min() < 0:
             raise DeclarationError(
-                "noises of two steps have a negative covariance, so their cells cannot be drawn lazily; sliding "
-                "windows and differences of running counts need separate noise paths"
+                "the noise of two steps has a negative covariance, so untracked cells cannot be drawn later; use "
+                "separate noise paths for sliding windows and for differences of running counts"
             )
         self._covariance = matrix
         self._covariance.flags.writeable = False
 
     def at(self, step: int) -> Gaussian:
-        """Return the noise of one step by itself."""
+        """Return the noise family of one step, without the other steps."""
         return Gaussian(math.sqrt(self._covariance[step, step]))
 
     def ratios(self, points: Sequence[Point], new: Point) -> FloatArray:
-        """Return Cov[N(point), N(new)]/Var[N(new)], which is never negative; shape (points,)."""
+        """Return Cov[N(point), N(new)] / Var[N(new)] of the noise N, for each point; never negative."""
         levels = np.array([float(min(new.level / point.level, Fraction(1))) for point in points])
         steps = [point.step for point in points]
         return np.asarray(self._covariance[steps, new.step] / self._covariance[new.step, new.step] * levels)
 
     def factor(self, points: Sequence[Point]) -> Factor:
-        """Return the triangular factor of the noise at distinct points."""
+        """Return a triangular factor of the covariance matrix of the noise at distinct points."""
         order = sorted(range(len(points)), key=lambda i: (points[i].level, points[i].step))
         _check_levels([points[i].level for i in order])
         steps = sorted({point.step for point in points})
@@ -88,9 +88,9 @@ class StepNoise:
 
 
 class Factor(NamedTuple):
-    """Noise at m points as a matrix times normals: noise[order] = triangle @ normals; shapes (m,) and (m, m).
+    """Noise at m points as a triangular matrix times normals: noise[order] = triangle @ normals.
 
-    Points are ordered by ascending level, then step.
+    `order` sorts the points by ascending level, then step; shape (m,). `triangle` has shape (m, m).
     """
 
     order: IntArray
@@ -103,16 +103,16 @@ class Factor(NamedTuple):
         return noise
 
     def given(self, point: int, known: FloatArray, *, rng: Generator) -> FloatArray:
-        """Draw the noise at one point, shape (size,), given the noise at all others, shape (m - 1, size)."""
+        """Draw the noise at one point, shape (size,), given the noise `known` at all others, shape (m - 1, size)."""
         weights, std = self.weights(point)
         return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
 
     def weights(self, point: int) -> tuple[FloatArray, float]:
-        """Return how one point depends on the others: weights in its conditional mean, shape (m - 1,), and deviation.
+        """Return the weights of the other points in the conditional mean of a point, and its standard deviation.
 
-        They are computed from one column of the precision matrix, by two triangular solves without cancellation.
+        Both come from one column of the precision matrix, computed by two triangular solves without cancellation.
         """
-        from scipy.linalg import solve_triangular  # slow to import, rarely needed
+        from scipy.linalg import solve_triangular  # imported here because it is slow and rarely needed
 
         at = int(np.flatnonzero(self.order == point)[0])
         unit = np.zeros(self.order.size)
@@ -125,10 +125,10 @@ class Factor(NamedTuple):
 
 
 def _check_levels(levels: Sequence[Fraction]) -> None:
-    """Refuse ascending levels that are nearly equal."""
+    """Raise LevelError if two ascending levels are nearly equal."""
     for coarse, fine in itertools.pairwise(levels):
         if coarse < fine < coarse * (1 + LEAST_GAP):
             raise LevelError(
-                f"levels {level_text(coarse)} and {level_text(fine)} of one running series are closer than a "
-                "relative 1e-6: ask for a level that was released before, or one farther from it"
+                "two levels of a running series are closer than a relative 1e-6: use the earlier level again, or "
+                f"a level farther from it; got {level_text(coarse)} and {level_text(fine)}"
             )

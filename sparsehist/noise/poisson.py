@@ -1,7 +1,7 @@
-"""Poisson noise under (epsilon, delta)-differential privacy, and the base class that Skellam noise shares.
+"""Poisson noise, which gives (epsilon, delta)-DP, and the base class of Poisson and Skellam noise.
 
-Law: Z(level) ~ Poisson(1/level), a Poisson process at time 1/level: coarser noise is later, and increments are
-independent. So finer noise is drawn as one of two independent summands, given their sum.
+Noise at a level is the value of a Poisson process at time 1/level, so noise at a coarser level is a later value.
+Increments are independent. So finer noise is one of two independent summands, drawn given their sum.
 
 Papers: [ARNP Thm E.1].
 """
@@ -32,10 +32,10 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_
 
 @dataclass(frozen=True)
 class ProcessNoise(Family):
-    """Noise with independent increments, at time 1/level; the number of keys enters the guarantee, not the law.
+    """Integer noise that is the value, at time 1/level, of a process with independent increments.
 
-    Draws invert tables of doubles, within a total variation distance of about 1e-14; tables end where less than
-    e**-6000 of the mass is left.
+    `sensitivity`, the number of keys of a unit, matters only for the guarantee. Draws invert tables of doubles,
+    within a total variation distance of 1e-13. Tables end where a probability below e**-6000 is left.
     """
 
     sensitivity: int = 1
@@ -43,10 +43,10 @@ class ProcessNoise(Family):
 
     def __post_init__(self) -> None:
         if isinstance(self.sensitivity, bool) or self.sensitivity != int(self.sensitivity) or self.sensitivity < 1:
-            raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {shown(self.sensitivity)}")
+            raise DeclarationError(f"sensitivity must be a whole number of 1 or more, got {shown(self.sensitivity)}")
 
     def _law(self, mean: float) -> IntegerLaw:
-        """Return the law of the noise, or of an increment, given the mean of the processes."""
+        """Return the distribution of the noise or of an increment, given the mean of the Poisson process."""
         raise NotImplementedError
 
     def _at(self, level: Level) -> IntegerLaw:
@@ -59,7 +59,7 @@ class ProcessNoise(Family):
         return self._law(_mean_between(coarse, fine)).quantile(draw_uniforms(size, rng=rng))
 
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        """Draw finer noise by one uniform number per column, so that orders are preserved."""
+        """Draw finer noise with one uniform number per column, so that the order within each column is preserved."""
         uniforms = draw_uniforms(coarse.shape[-1], rng=rng)
         return self._part(coarse, float(poisson_mean(target)), _mean_between(known, target), uniforms)
 
@@ -82,7 +82,7 @@ class ProcessNoise(Family):
 
 
 def poisson_mean(level: Level) -> Fraction:
-    """Return 1 / level, the mean of a process; LevelError above 2**24, where tables would be too long."""
+    """Return 1 / level, the mean of the process. Raise LevelError above 2**24, where tables would be too long."""
     mean = 1 / as_level(level)
     if mean > LARGEST_MEAN:
         raise LevelError(f"Poisson and Skellam noise need a level of at least 2**-24, got {shown(level)}")
@@ -95,10 +95,10 @@ def _mean_between(coarse: Fraction, fine: Fraction) -> float:
 
 @dataclass(frozen=True)
 class Poisson(ProcessNoise):
-    """Poisson noise of mean 1/level: (epsilon, delta)-DP for units with one key, and never any zCDP.
+    """Poisson noise of mean 1/level: (epsilon, delta)-DP for units with one key, but no zCDP at any rho.
 
-    A published count is count + noise, **not centred**: subtract `mean(level)`, a public number, to centre it. An
-    output of 0 excludes the larger of two neighbouring counts, so there is no rho.
+    Published counts are **not centred**: subtract `mean(level)`, a public number, to centre them. An output of 0 is
+    possible for a count of 0 but not for a count of 1, so there is no rho.
 
     Args:
         sensitivity: 1: a unit has one key, and changes its count by at most 1. DeclarationError for other numbers.
@@ -115,8 +115,8 @@ class Poisson(ProcessNoise):
         super().__post_init__()
         if self.sensitivity != 1:
             raise DeclarationError(
-                f"Poisson noise is for units with one key, got {self.sensitivity}: for several keys its delta has no "
-                "simple formula. Take noise='skellam', which is integer as well, or 'gaussian'"
+                "Poisson noise needs units with one key, because its delta for several keys has no simple formula; "
+                f"use noise='skellam', which is integer too, or noise='gaussian'; got {self.sensitivity} keys"
             )
 
     def mean(self, level: Level) -> float:
@@ -126,7 +126,7 @@ class Poisson(ProcessNoise):
         return math.sqrt(self.mean(level))
 
     def statement(self, level: Level) -> str:
-        # Add 0.5 %, so that writing three digits does not round delta down.
+        # Raise delta by 0.5 %, so that rounding it to three digits cannot understate it.
         delta = 1.005 * guarantee.delta(1.0, level)
         return (
             f"(1, {max(delta, 1e-300):.3g})-differential privacy for units of one key "

@@ -1,8 +1,8 @@
-"""Randomised response: an answer out of k categories is replaced by another one with an exactly known probability.
+"""Randomised response: replace an answer by another category with an exactly known probability.
 
-Law: noise in Z_k, added modulo k; 0 has 1 / a times the probability of each other value, with a = e^(-epsilon /
-sensitivity). Equivalently, the answer is kept with probability kappa, else replaced by a uniform category; in
-sequence, kappas multiply.
+Noise is added modulo k, the number of categories. The value 0 is 1 / a times as probable as each other value, where a
+= e^(-epsilon / sensitivity). Equivalently, an answer is kept with probability kappa, otherwise replaced by a uniform
+category. The kappas of successive steps multiply.
 
 Source: Warner 1965 and Kairouz, Oh and Viswanath 2014 (the law); bridge, refine and between: own derivation,
 docs/mathematics.md, "Lossless randomised response".
@@ -25,16 +25,16 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import Generator, IntArray, NDArray
 
 _MOST_CATEGORIES = 2**31
-# At larger levels, an answer changes with a probability below e^-4000.
+# At larger rates, each of the other categories would have a probability below e^-4000.
 _FASTEST = 4000
 
 
 @dataclass(frozen=True)
 class RandomisedResponse(DenseFamily):
-    """Randomised response: a release at level epsilon is epsilon-DP for who *changes* up to `sensitivity` answers.
+    """Randomised response: epsilon-DP at level epsilon for a person who *changes* up to `sensitivity` answers.
 
-    Neighbours differ in what one person answered, not in who took part. Entries of a vector are categories 0 … k-1;
-    noise is added modulo k. All draws are exact. It can only be used for dense vectors
+    Neighbours differ in the answers of one person; who took part is public. Entries of a vector are categories 0 …
+    k-1, and noise is added modulo k. All draws are exact. Use this family for dense vectors only
     (`sparsehist.MultipleRelease`).
 
     Args:
@@ -68,20 +68,20 @@ class RandomisedResponse(DenseFamily):
         return int(self.categories)
 
     def rate(self, level: Level) -> Fraction:
-        """Return epsilon / sensitivity; LevelError if it is so large that answers practically never change."""
+        """Return epsilon / sensitivity. Raise LevelError if it is so large that answers practically never change."""
         rate = as_level(level) / as_level(self.sensitivity)
         if rate > _FASTEST:
             most = float(_FASTEST * as_level(self.sensitivity))
-            raise LevelError(f"randomised response needs a level of at most {most:g} here, got {shown(level)}")
+            raise LevelError(f"randomised response needs a level of at most {most:g}, got {shown(level)}")
         return rate
 
     def kept(self, level: Level) -> float:
-        """Return kappa, the probability that an answer is kept instead of replaced by a uniform draw."""
+        """Return kappa, the probability that an answer is kept instead of replaced by a uniform category."""
         rate = float(self.rate(level))
         return -math.expm1(-rate) / (1.0 + (self.categories - 1) * math.exp(-rate))
 
     def std(self, level: Level) -> float:
-        """Return the square root of P[an answer changes]."""
+        """Return the square root of the probability that an answer changes."""
         others = (self.categories - 1) * math.exp(-float(self.rate(level)))
         return math.sqrt(others / (1.0 + others))
 
@@ -110,7 +110,7 @@ class RandomisedResponse(DenseFamily):
     def _ends(
         self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, ...]], *, rng: Generator
     ) -> IntArray:
-        """Draw the noise of the middle level; the first chance is for equal ends, the others for ends that differ."""
+        """Draw noise given two values. `chances` has P[first] if they are equal, and P[first], P[second] if not."""
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
         noise[~agree] = self._chosen(first[~agree], lambda: chances()[1:], second[~agree], rng=rng)
@@ -124,7 +124,7 @@ class RandomisedResponse(DenseFamily):
         *,
         rng: Generator,
     ) -> IntArray:
-        """Draw the first or second value, each with its chance, else uniformly one of the other categories."""
+        """Return the first or second value, each with its probability, or else a uniform draw of other categories."""
         chosen = first.copy()
         left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
         if second is None:
@@ -134,7 +134,7 @@ class RandomisedResponse(DenseFamily):
         if self.categories == 2:
             return chosen
         left = left[~coins(Tail(lambda: chances()[1] / (1 - chances()[0])), left.size, rng=rng)]
-        # Offsets of the other categories from the first value: 1 … k-1 without that of the second value.
+        # The other categories are 1 … k-1 steps after the first value, without the steps to the second value.
         apart, steps = (second[left] - first[left]) % self.categories, rng.integers(1, self.categories - 1, left.size)
         chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
         return chosen
@@ -145,30 +145,30 @@ class RandomisedResponse(DenseFamily):
             raise DataError(f"noise of randomised response must lie in 0 … {self.categories - 1}")
         return whole
 
-    # Probabilities, enclosed at the working precision.
+    # These methods return intervals that contain a probability, at the current working precision.
 
     def _total(self, rate: Fraction) -> Interval:
         """Return 1 / P[Z = 0]."""
         return 1 + (self.categories - 1) * decay(rate)
 
     def _ratio(self, fine: Fraction, coarse: Fraction) -> Interval:
-        """Return kappa_coarse / kappa_fine."""
+        """Return kappa_coarse / kappa_fine, the kappa of the step from fine to coarse."""
         return (1 - decay(coarse)) / (1 - decay(fine)) * self._total(fine) / self._total(coarse)
 
     def _step(self, fine: Fraction, coarse: Fraction) -> tuple[Interval, Interval]:
-        """Return P[coarse = fine] and P[coarse = x] for any other x."""
+        """Return the probability that coarse noise equals the fine noise, and the probability of each other value."""
         ratio = self._ratio(fine, coarse)
         other = (1 - ratio) / self.categories
         return ratio + other, other
 
     def _finer(self, coarse: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
-        """Return P[fine = 0 | coarse = 0], P[fine = 0 | coarse = x] and P[fine = x | coarse = x], x not 0."""
+        """Return P[fine = 0 | coarse = 0] and, for x != 0, P[fine = 0 | coarse = x] and P[fine = x | coarse = x]."""
         same, other = self._step(fine, coarse)
         share = self._total(coarse) / self._total(fine)
         return share * same, share * other / decay(coarse), share * decay(fine - coarse) * same
 
     def _middle(self, coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
-        """Return P[middle = ends] if the ends are equal, and P[middle = fine], P[middle = coarse] if not."""
+        """Return P[middle = fine] if fine = coarse; then P[middle = fine] and P[middle = coarse] if they differ."""
         same_above, other_above = self._step(fine, middle)
         same_below, other_below = self._step(middle, coarse)
         agree = same_above * same_below

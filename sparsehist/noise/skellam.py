@@ -1,7 +1,7 @@
-"""Skellam noise on the integers, under Rényi differential privacy.
+"""Skellam noise: integer noise that gives Rényi differential privacy.
 
-Law: Z(level) = P - D, with independent Poisson processes P and D at time 1/level. The difference has independent
-increments, so it is a Markov chain in the level, and one integer per cell is the whole state.
+Noise at a level is P - D, where P and D are independent Poisson processes at time 1/level. The difference has
+independent increments, so it is a Markov chain in the level, and P and D need not be stored separately.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 
 @dataclass(frozen=True)
 class Skellam(ProcessNoise):
-    """Skellam noise, the difference of two Poisson(1/level) numbers: Rényi-DP.
+    """Skellam noise, the difference of two independent Poisson(1/level) numbers: it gives Rényi-DP.
 
-    Symmetric, with variance 2/level. Unlike Gaussian noise of this variance, it is not (sensitivity**2 / (2
-    variance))-zCDP: the bound fails at orders near 1. So there is no rho.
+    The noise is symmetric, with variance 2/level. It has no rho: the zCDP bound of Gaussian noise with the same
+    variance is false for Skellam noise at orders near 1.
 
     Args:
-        sensitivity: Number of keys that a unit may touch, each by at most 1 count; a positive integer. It enters the
-            guarantee, not the law.
+        sensitivity: Number of keys that a unit may touch, each by at most 1 count; a positive integer. It affects
+            the guarantee, not the noise.
 
     Example:
         >>> Skellam().std("0.02")

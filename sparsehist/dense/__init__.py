@@ -1,4 +1,4 @@
-"""Releases of a vector that fits in memory: at any levels in any order, with sealing, resale and the Laplace path."""
+"""Multiple releases of a vector that fits in memory, with sealing, resale, and paths of Laplace noise."""
 
 from sparsehist.dense.dense_release import DenseRelease, PostProcessing, clip_negative, scale, threshold
 from sparsehist.dense.laplace_path import LaplacePath, sample_laplace_path

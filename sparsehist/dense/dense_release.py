@@ -1,7 +1,7 @@
-"""A published release of a dense vector, and its post-processing.
+"""Published releases of a dense vector, and steps of post-processing for them.
 
-A step is *lossless* if it is invertible on the grid of the values: then processed releases together reveal as much as
-the finest processed one. Otherwise it is *weakly lossless*: together they cost at most the finest level.
+A step is *lossless* if it can be inverted on the grid of values: processed releases together then reveal only what
+the finest of them reveals. Otherwise it is *weakly lossless*: together they cost at most the finest level.
 
 Papers: [ARNP Lemma 4.3, Thm 4.4, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
 """
@@ -25,7 +25,7 @@ WEAKLY_LOSSLESS = "any releases together are a function of unprocessed ones and 
 
 @dataclass(frozen=True)
 class PostProcessing:
-    """A step: its name in the metadata, whether it is lossless, and a function of the values, shape (n,) to (n,)."""
+    """A step of post-processing: its name in the metadata, whether it is lossless, and a function of the n values."""
 
     name: str
     lossless: bool
@@ -34,16 +34,16 @@ class PostProcessing:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DenseRelease:
-    """The values of all entries at one level; everything is public.
+    """A release of all entries of a vector at one level. All fields are public.
 
     Attributes:
-        values: Truth plus noise, shape (n,), read-only: float64 on the grid of the metadata for real families, int64
-            for integer families.
-        family: The noise, including its sensitivity.
-        level: Exact.
+        values: Truth plus noise, shape (n,), read-only: int64 for integer families, otherwise float64 on
+            the grid in the metadata.
+        family: The noise family, with its sensitivity.
+        level: The exact level.
         metadata: level, noise, sensitivity, std, grid, truth_step, rounding_charge, guarantee, cap, size,
             post_processing (names, in order), lossless (what several releases reveal together) and lineage (the
-            noise paths it descends from, each with the level at which it left that path).
+            noise paths from the original vector to this release, each with the level of the release on it).
     """
 
     values: NoiseArray
@@ -59,7 +59,7 @@ class DenseRelease:
         return f"DenseRelease(size={self.values.size}, {shown})"
 
     def process(self, step: PostProcessing) -> DenseRelease:
-        """Apply a step of post-processing and record it in the metadata.
+        """Return this release after a step of post-processing, which is recorded in the metadata.
 
         Example:
             >>> from sparsehist.dense import MultipleRelease, clip_negative
@@ -77,19 +77,19 @@ class DenseRelease:
 
 
 def threshold(at: float) -> PostProcessing:
-    """Return a step that sets values at or below the threshold to 0; weakly lossless."""
+    """Return a weakly lossless step that replaces values at or below `at` by 0."""
     if not math.isfinite(at):
         raise DeclarationError(f"the threshold must be finite, got {shown(at)}")
     return PostProcessing(f"threshold({at:g})", lossless=False, apply=lambda values: np.where(values > at, values, 0))
 
 
 def clip_negative() -> PostProcessing:
-    """Return a step that sets negative values to 0; weakly lossless."""
+    """Return a weakly lossless step that replaces negative values by 0."""
     return PostProcessing("clip_negative()", lossless=False, apply=lambda values: np.maximum(values, 0))
 
 
 def scale(factor: float) -> PostProcessing:
-    """Return a step that multiplies by a finite, nonzero factor; lossless, as values have few digits."""
+    """Return a lossless step that multiplies all values by a finite, nonzero factor."""
     if not (math.isfinite(factor) and factor != 0):
         raise DeclarationError(f"the factor must be finite and not 0, got {shown(factor)}")
     return PostProcessing(f"scale({factor:g})", lossless=True, apply=lambda values: factor * values)

@@ -1,9 +1,9 @@
-"""The state of a dense multiple release, and its transitions.
+"""The state of a `MultipleRelease`, and functions that draw a level, publish a level, or seal the truth.
 
-The value of an entry at a level is anchor + offset; at first these are truth and noise. Sealing moves the noise at
-the cap, rounded down to the grid of the truth, from the offsets into the anchor. The state is then a function of the
-release at the cap and of noise independent of the truth, and coarser levels can still be drawn: coarsen and between
-depend on differences of noise only. The same holds modulo a number.
+At each level, an entry is the sum of an anchor and an offset. At first, these are the truth and the noise. Sealing
+rounds the noise at the cap down to the grid of the truth, and moves it from the offsets into the anchor. Then the
+state depends only on the release at the cap and on noise independent of the truth. Coarser levels can still be drawn,
+because `coarsen` and `between` depend only on differences of noise. This also holds for noise modulo a number.
 
 Papers: [ARNP Thm 1.2, Def. 4.1, Lemma 4.2, Thm 4.4]; [KHP Thm 10, Thm 11, Figure 4]; [KHP poster Thm 2].
 """
@@ -22,15 +22,15 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# Beyond this ratio of standard deviations, an offset on the lattice of the cap does not fit a double.
+# Sealing allows no larger ratio of standard deviations, because doubles could not hold offsets on the cap's lattice.
 _WIDEST = 2.0**20
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class DenseState:
-    """A vector and its noise at all levels drawn so far; secret until sealed, so no field is printed.
+    """A vector and its noise at all levels drawn so far. It is secret until sealed, so `repr` shows no field.
 
-    The anchor and the offsets (release minus anchor, by level) have shape (n,); anchors are on the grid `truth_step`.
+    `anchor` has shape (n,) and holds multiples of `truth_step`. `offsets` maps each level to an array of shape (n,).
     """
 
     family: DenseFamily
@@ -41,12 +41,12 @@ class DenseState:
 
     @property
     def size(self) -> int:
-        """Number of entries."""
+        """The number of entries of the vector."""
         return int(self.anchor.size)
 
 
 def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseArray:
-    """Draw the offsets of a new level, shape (n,); the state is not changed. Source: [ARNP Alg. 4, Alg. 5]."""
+    """Draw the offsets of a new level, shape (n,), without changing the state. Source: [ARNP Alg. 4, Alg. 5]."""
     drawn = np.empty_like(state.anchor)
     for part in chunks(state.size):
         known = {other: offsets[part] for other, offsets in state.offsets.items()}
@@ -55,7 +55,7 @@ def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseAr
 
 
 def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
-    """Return the values of a level that was drawn before: the same numbers every time."""
+    """Return the published values of a level that was drawn before; they are the same every time."""
     values, scratch = np.empty_like(state.anchor), np.empty(chunks(state.size)[0].stop)
     for part in chunks(state.size):
         offsets = state.offsets[level][part]
@@ -66,16 +66,16 @@ def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
 
 
 def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
-    """Overwrite the truth with the release at the cap; all levels up to the cap can still be drawn.
+    """Overwrite the truth by noisy values at the cap. All levels up to the cap can still be drawn.
 
-    Real noise is first moved to a lattice of 2**-25 standard deviations at the cap, so that its low-order bits do not
-    reveal its size. If sealing is interrupted, the state is erased.
+    Real noise is first rounded to a lattice of 2**-25 standard deviations at the cap, because low-order bits of a
+    double reveal its size. If sealing is interrupted, the state is erased.
     """
     if any(level > cap for level in state.offsets):
-        raise LevelOrderError(f"a level finer than {level_text(cap)} was released: seal at the finest one")
+        raise LevelOrderError(f"seal at the finest released level, which is finer than {level_text(cap)}")
     family = state.family
     if not family.integer and any(family.std(level) > _WIDEST * family.std(cap) for level in state.offsets):
-        raise LevelOrderError(f"a level was released whose noise is more than 2**20 times that of {level_text(cap)}")
+        raise LevelOrderError(f"cannot seal: a released level has over 2**20 times the noise of {level_text(cap)}")
     if cap not in state.offsets:
         state.offsets[cap] = draw_level(state, cap, rng=rng)
     try:
@@ -90,7 +90,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
 
 
 def _move_anchor(state: DenseState, cap: Fraction) -> None:
-    """Move the noise at the cap, rounded down to `truth_step`, from the offsets into the anchor."""
+    """Round the noise at the cap down to `truth_step`, and move it from the offsets into the anchor."""
     moved = np.zeros(chunks(state.size)[0].stop, state.anchor.dtype)
     lattice = None if state.family.integer else kept_step(state.family.std(cap))
     for part in chunks(state.size):
@@ -106,19 +106,19 @@ def _move_anchor(state: DenseState, cap: Fraction) -> None:
         for offsets in state.offsets.values():
             offsets[part] -= shift
             _wrap(state, offsets[part])
-    # Anchor and shift together reveal the truth of the last piece, so overwrite the shift.
+    # The anchor minus the shift would reveal the truth of the last chunk, so overwrite the shift.
     moved.fill(0)
 
 
 def _wrap(state: DenseState, values: NoiseArray) -> None:
-    """Reduce values to 0 … modulus-1, in place, if the noise is added modulo a number."""
+    """Reduce values in place to 0 … modulus-1 if the family adds noise modulo a number."""
     modulus = state.family.modulus
     if modulus is not None:
         np.remainder(values, modulus, out=values)
 
 
 def whole_steps(values: FloatArray, step: float) -> None:
-    """Round down to multiples of a step, in place."""
+    """Round values down to multiples of `step`, in place."""
     np.multiply(values, 1.0 / step, out=values)
     np.floor(values, out=values)
     np.multiply(values, step, out=values)

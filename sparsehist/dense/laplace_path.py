@@ -1,8 +1,8 @@
-"""The noise of the Laplace mechanism at all levels of an interval, stored as jumps.
+"""Laplace noise at all levels of an interval, stored as the jumps of its path.
 
-From fine to coarse, jumps come at rate 2/level, each an independent Laplace draw of scale sensitivity/level. From
-coarse to fine, x jumps at rate 1/level + |x|/sensitivity to y with density proportional to exp(-level (|y| + |x -
-y|)/sensitivity).
+As the level falls, jumps occur at rate 2/level; each adds a Laplace draw of scale sensitivity/level. As the level
+rises, noise x jumps at rate 1/level + |x|/sensitivity. The new noise y then has a density proportional to
+exp(-level (|y| + |x - y|)/sensitivity).
 
 Source: [KHP section 3.4], jumps by eq. (22). Papers: [ARNP Figure 1]; [KHP Thm 1, section 3.4].
 """
@@ -24,7 +24,7 @@ from sparsehist.typing import FloatArray, Generator, IntArray, secret
 
 @secret
 class Jumps(NamedTuple):
-    """Jumps of many coordinates: the coordinate, the level, and the noise on the coarse side; shape (m,) each."""
+    """The m jumps of all coordinates: coordinate, level, and the noise on the coarser side; shape (m,) each."""
 
     coordinate: IntArray
     levels: FloatArray
@@ -32,9 +32,9 @@ class Jumps(NamedTuple):
 
 
 class LaplacePath:
-    """Paths of n independent coordinates over an interval of levels. Secret; no field is printed.
+    """Laplace noise of n independent coordinates at all levels of an interval. Secret: `repr` shows no noise.
 
-    Made by `sample_laplace_path`. A path is constant between jumps, so its value is exact at every level.
+    `sample_laplace_path` draws a path. Noise is constant between jumps, so the path gives exact noise at every level.
     """
 
     __slots__ = ("_coarsest", "_finest", "_finest_values", "_jumps", "_sensitivity")
@@ -42,7 +42,7 @@ class LaplacePath:
     def __init__(
         self, sensitivity: float, coarsest: Fraction, finest: Fraction, finest_values: FloatArray, jumps: Jumps
     ) -> None:
-        """Jumps are sorted by coordinate, then from fine to coarse."""
+        """Store the parts of a path; `jumps` must be sorted by coordinate, then from fine to coarse."""
         self._sensitivity, self._coarsest, self._finest = sensitivity, coarsest, finest
         self._finest_values, self._jumps = finest_values, jumps
 
@@ -55,13 +55,13 @@ class LaplacePath:
 
     @property
     def interval(self) -> tuple[Fraction, Fraction]:
-        """Coarsest and finest level."""
+        """The coarsest and the finest level of the path."""
         return self._coarsest, self._finest
 
     def jumps(self) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Coordinate, level and size of every jump, sorted by coordinate, then from fine to coarse; shape (m,) each.
+        """Return coordinate, level and size of all m jumps, sorted by coordinate, then from fine to coarse.
 
-        The noise at a level is the noise at the finest level plus all jumps at that level or finer.
+        Shape (m,) each. The noise at a level is the noise at the finest level plus all jumps at or above the level.
         """
         before = np.concatenate([[0.0], self._jumps.values[:-1]])
         first = np.diff(self._jumps.coordinate, prepend=-1) != 0
@@ -69,10 +69,10 @@ class LaplacePath:
         return self._jumps.coordinate.copy(), self._jumps.levels.copy(), self._jumps.values - before
 
     def evaluate(self, level: Level) -> FloatArray:
-        """Return the noise at a level, in counts; shape (n,). LevelOrderError outside the interval."""
+        """Return the noise at a level, in counts; shape (n,). Raise LevelOrderError outside the interval."""
         target = as_level(level)
         if not self._coarsest <= target <= self._finest:
-            raise LevelOrderError(f"level {level_text(target)} is outside the interval; extend the path first")
+            raise LevelOrderError(f"extend the path first, to cover the level {level_text(target)}")
         if target == self._finest:
             return self._finest_values.copy()
         past = self._jumps.levels >= level_float(target)
@@ -84,14 +84,14 @@ class LaplacePath:
         return noise
 
     def extend(self, level: Level, *, rng: Generator) -> LaplacePath:
-        """Extend this path to `level`; LevelOrderError if the path covers that level already."""
+        """Return this path, extended to `level`. Raise LevelOrderError if it covers the level already."""
         target, sensitivity, fine = as_level(level), self._sensitivity, self._finest_values
         if target < self._coarsest:
             new = _jumps_to_coarser(self.evaluate(self._coarsest), sensitivity, target, self._coarsest, rng=rng)
         elif target > self._finest:
             fine, new = _jumps_to_finer(fine, sensitivity, self._finest, target, rng=rng)
         else:
-            raise LevelOrderError(f"level {level_text(target)} is inside the interval: evaluate the path there")
+            raise LevelOrderError(f"use evaluate() instead: the path already covers level {level_text(target)}")
         both = Jumps(*(np.concatenate(pair) for pair in zip(self._jumps, new, strict=True)))
         order = np.lexsort((-both.levels, both.coordinate))
         ordered = Jumps(both.coordinate[order], both.levels[order], both.values[order])
@@ -101,7 +101,7 @@ class LaplacePath:
 def sample_laplace_path(
     size: int, coarsest: Level, finest: Level, *, sensitivity: float = 1.0, rng: Generator
 ) -> LaplacePath:
-    """Sample the noise of n coordinates at all levels of an interval.
+    """Draw Laplace noise for `size` coordinates at all levels of an interval.
 
     Args:
         size: Number of coordinates; at least 1.
@@ -144,7 +144,7 @@ def _laplace_draws(size: int, *, rng: Generator) -> FloatArray:
 def _jumps_to_coarser(
     start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
 ) -> Jumps:
-    """Draw the jumps on [coarsest, finest) from the noise at `finest`; sorted by coordinate, then fine to coarse."""
+    """Draw the jumps between two levels, given the noise at `finest`; sorted by coordinate, then fine to coarse."""
     span = math.log(finest / coarsest)
     counts = poisson(2.0 * span, start.size, rng=rng)
     coordinate = np.repeat(np.arange(start.size), counts)
@@ -156,7 +156,7 @@ def _jumps_to_coarser(
 
 
 def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> FloatArray:
-    """Return running sums within each coordinate; the n-th pass adds the n-th jump of every coordinate."""
+    """Return the noise after each jump: running sums of jump sizes within each coordinate."""
     values, running = np.empty_like(sizes), start.copy()
     first = np.cumsum(counts) - counts
     for rank in range(int(counts.max(initial=0))):
@@ -169,7 +169,7 @@ def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> Floa
 def _jumps_to_finer(
     start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
 ) -> tuple[FloatArray, Jumps]:
-    """Draw the path from `coarsest` to `finest`: noise at `finest`, and jumps with the value on their coarse side."""
+    """Draw a path from `coarsest` to `finest`, given the noise at `coarsest`: return noise at `finest`, and jumps."""
     end, values = level_float(finest), start.copy()
     active, here = np.arange(start.size), np.full(start.size, level_float(coarsest))
     coordinates, levels, before = [], [], []
@@ -186,10 +186,10 @@ def _jumps_to_finer(
 
 
 def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
-    """Return the level t > level with ln(t/level) + (t - level) * distance = clock."""
-    # With w = t distance this is w + ln w = level distance + ln(level distance) + clock: Wright's omega.
+    """Return the level t of the next jump, for which ln(t/level) + (t - level) * distance = clock."""
+    # For w = t * distance, w + ln w = product + ln(product) + clock. Wright's omega function solves this equation.
     product = level * distance
-    # For smaller products the distance is negligible, and omega would underflow.
+    # For smaller products, omega would underflow, and the distance is negligible.
     far = product > 1e-280
     ends = level * np.exp(clock)
     right = product[far] + np.log(product[far]) + clock[far]
@@ -198,7 +198,7 @@ def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> Fl
 
 
 def _after_jump(value: FloatArray, rate: FloatArray, *, rng: Generator) -> FloatArray:
-    """Draw y with density proportional to exp(-rate (|y| + |value - y|))."""
+    """Draw the noise y after a jump from `value`, with density proportional to exp(-rate (|y| + |value - y|))."""
     inside = rng.random(value.size) * (1.0 + rate * np.abs(value)) >= 1.0
     beyond = rng.standard_exponential(value.size) / (2.0 * rate)
     away = rng.random(value.size) < 0.5

@@ -1,7 +1,7 @@
-"""`MultipleRelease`: a dense vector released at any levels, in any order, for the cost of the finest one.
+"""`MultipleRelease`: release a dense vector at any levels, in any order, for the cost of the finest level.
 
-Unlike the rest of the core, it keeps its state and makes its own generators: only one thread of one process draws at
-a time, because two draws of one level would cost more than the level.
+Unlike the rest of the core, this class keeps state and makes its own random generators. Only one thread of one
+process draws at a time, because two independent draws of a level would cost more than this level.
 
 Papers: [ARNP Def. 3.4].
 """
@@ -43,13 +43,13 @@ _READERS = {"int": int, "float": float, "str": str, "Fraction": Fraction}
 
 
 class VectorRelease(DenseRelease):
-    """An unprocessed release (truth plus noise), from which anybody can draw coarser releases."""
+    """A release without post-processing (truth plus noise), from which anybody can draw coarser releases."""
 
     def resell(self, level: Level) -> VectorRelease:
-        """Draw a coarser release from this one, without the truth.
+        """Draw a release at a coarser level from this release, without the truth.
 
-        Each call begins a branch with independent noise. Two branches together cost more than either, but at most
-        this release: see `sparsehist.dense.joint_level`. For several levels at the cost of the finest, use one
+        Each call draws independent noise, so two results together cost more than either, but at most as much as this
+        release (see `sparsehist.dense.joint_level`). To draw several levels for the cost of the finest, use one
         `MultipleRelease.from_release(release)`.
 
         Args:
@@ -59,18 +59,16 @@ class VectorRelease(DenseRelease):
             LevelOrderError: If the level is not coarser.
         """
         if not as_level(level) < self.level:
-            raise LevelOrderError(
-                f"a release at level {level_text(self.level)} can only be resold at a coarser level"
-            )
+            raise LevelOrderError(f"a release can only be resold at a level coarser than {level_text(self.level)}")
         return MultipleRelease.from_release(self).release(level)
 
 
 class MultipleRelease:
-    """A dense vector, released at any levels in any order for the cost of the finest one.
+    """A dense vector that can be released at any levels, in any order, for the cost of the finest level.
 
-    Each release has the law of a single release at its level, and all of them together reveal what the finest one
-    reveals. A level that was released before returns the same values. Threads may share one object; a forked
-    process may not draw new levels. Memory: 8 bytes per entry for the vector and for each level.
+    Each release has the same distribution as a single release at its level. All releases together reveal only what
+    the finest one reveals. A level that was released before returns the same values. Threads may share an object, but
+    a forked process must not draw new levels. The vector and each level need 8 bytes per entry.
 
     **Only one copy may draw.** After `to_bytes` (or a pickle), continue with either the object or the bytes. Two
     copies that draw the same level draw different noise, and together they cost more than the finest level.
@@ -116,11 +114,11 @@ class MultipleRelease:
     ) -> None:
         if isinstance(family, type) or not isinstance(family, DenseFamily):
             kind = family.__name__ if isinstance(family, type) else type(family).__name__
-            raise DeclarationError(f"family must be noise with its sensitivity, as noise.Gaussian(1.0), got {kind}")
+            raise DeclarationError(f"family must be a noise family, such as noise.Gaussian(1.0), got {kind}")
         finest = None if cap is None else as_level(cap, "cap")
         chosen = None if step is None else as_power_of_two(step, "step")
         if chosen is not None and family.integer:
-            raise DeclarationError("step needs real noise; integer families publish whole numbers")
+            raise DeclarationError("step can only be set for real noise; integer families publish whole numbers")
         vector = read_truth(truth, family, truth_step)
         if chosen is not None and chosen > vector.step:
             raise DeclarationError(f"step must divide the grid of the truth, {vector.step:g}, got {shown(step)}")
@@ -128,17 +126,17 @@ class MultipleRelease:
 
     @classmethod
     def from_release(cls, release: DenseRelease) -> MultipleRelease:
-        """Make an object from a published release, without the truth, for lossless coarser levels.
+        """Return a `MultipleRelease` that draws coarser levels from a published release, without the truth.
 
-        The object is sealed at the level of the release. For real noise the rounding of the bought values adds less
-        than 4e-4 of the variance to coarser levels.
+        The result is sealed at the level of the release. If the noise is real, coarser levels have up to 0.04 % more
+        variance, because published values are rounded.
 
         Raises:
             InputError: If the release was post-processed: its values are no longer truth plus noise.
         """
         about = release.metadata
         if about["post_processing"]:
-            raise InputError("a post-processed release cannot be coarsened; begin from the plain one")
+            raise InputError("a post-processed release cannot be coarsened; use the release before post-processing")
         state = bought_state(release.values, release.family, release.level, truth_step=float(about["truth_step"]))
         grid = float(about["grid"])
         step = None if grid == step_of(state, release.level) else grid
@@ -148,7 +146,7 @@ class MultipleRelease:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> MultipleRelease:
-        """Restore the result of `to_bytes`; the original object must not draw any more.
+        """Restore an object from the bytes of `to_bytes`; the original object must not draw again.
 
         Raises:
             InputError: If `to_bytes` did not write these bytes; StoreDamagedError if they were altered.
@@ -171,15 +169,15 @@ class MultipleRelease:
         ancestors: tuple[tuple[str, str], ...] = (),
         path: str | None = None,
     ) -> None:
-        """Set the fields. `ancestors` and `path` are the public line of descent that is part of every release."""
+        """Set the fields. `ancestors` and `path` are the public lineage that every release records."""
         self._state, self._cap, self._step, self._charge = state, cap, step, charge
         self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes; they contain the truth, or after sealing are as private as the cap.
+        """Return the state as bytes. They contain the truth; after sealing, they are as private as the cap.
 
-        Save the bytes after each release, before you send it: older bytes would draw the level again.
+        Save the bytes after each release, before publishing it: older bytes would draw different noise for the level.
         """
         with self._lock:
             self._require_whole()
@@ -198,13 +196,13 @@ class MultipleRelease:
             return pack(_KIND, about, [state.anchor, *state.offsets.values()])
 
     def release(self, level: Level) -> VectorRelease:
-        """Release the vector at a level, in any order; the same values again if the level was released before.
+        """Release the vector at a level, in any order. A level that was released before returns the same values.
 
         Raises:
-            LevelError: If it is not a level.
-            CapExceededError: If it is finer than the cap; nothing is drawn.
+            LevelError: If `level` is not a valid level.
+            CapExceededError: If `level` is finer than the cap; nothing is drawn.
             DeclarationError: If the family has no privacy guarantee.
-            StoreError: If the level is new and this process was forked from the one that made the object.
+            StoreError: If the level is new and this process was forked from the process that made the object.
         """
         target = as_level(level)
         with self._lock:
@@ -215,7 +213,7 @@ class MultipleRelease:
                     f"requested level {level_text(target)}, cap {level_text(self._cap)}, difference "
                     f"{level_text(target - self._cap)}; nothing was released"
                 )
-            state.family.statement(target)  # a family without a guarantee raises here, before anything is drawn
+            state.family.statement(target)  # raises for a family without a guarantee, before anything is drawn
             grid = step_of(state, target, self._step)
             if target not in state.offsets:
                 self._require_own_process()
@@ -238,10 +236,10 @@ class MultipleRelease:
             return VectorRelease(published(state, target, grid), state.family, target, about)
 
     def seal(self) -> None:
-        """Erase the truth; levels up to the cap can still be released, with the same law.
+        """Erase the truth. Levels up to the cap can still be released, with the same distribution.
 
-        The release at the cap (drawn now if necessary) and noise independent of the truth remain.
-        Without a cap the finest level released becomes the cap. The caller's own array is not erased.
+        Only the release at the cap, which is drawn now if necessary, and noise independent of the truth remain.
+        Without a cap, the finest released level becomes the cap. The array that the caller passed is not erased.
 
         Raises:
             LevelOrderError: If there is neither a cap nor a release, if the noise of a level is more than 2**20
@@ -253,10 +251,10 @@ class MultipleRelease:
                 return
             cap = self._cap if self._cap is not None else max(self._state.offsets, default=None)
             if cap is None:
-                raise LevelOrderError("nothing was released and no cap was given: there is no level to seal at")
+                raise LevelOrderError("there is no level to seal at: give a cap, or release a level first")
             std, real = self._state.family.std(cap), not self._state.family.integer
             if real and step_of(self._state, cap, self._step) <= kept_step(std):
-                raise LevelOrderError("the grid of the release is too fine to seal its noise: declare truth_step")
+                raise LevelOrderError("cannot seal: the grid is too fine at this cap; declare a coarser truth_step")
             if cap not in self._state.offsets:
                 self._require_own_process()
             seal(self._state, cap, rng=generator())
@@ -264,17 +262,17 @@ class MultipleRelease:
 
     @property
     def family(self) -> DenseFamily:
-        """The noise; its sensitivity includes the charge for rounding real values."""
+        """The noise family. Its sensitivity includes the charge for rounding real values."""
         return self._state.family
 
     @property
     def cap(self) -> Fraction | None:
-        """The finest level that may be released."""
+        """The finest level that may be released, or None."""
         return self._cap
 
     @property
     def levels(self) -> tuple[Fraction, ...]:
-        """Levels drawn so far, coarse to fine."""
+        """The levels drawn so far, from coarse to fine."""
         return tuple(sorted(self._state.offsets))
 
     @property
@@ -292,7 +290,7 @@ class MultipleRelease:
         return f"MultipleRelease({name}, size={len(self)}, levels=({levels}), cap={cap}, sealed={self.sealed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the bytes of `to_bytes`; at most one copy may make further releases."""
+        """Pickle the bytes of `to_bytes`; only one copy may draw new levels afterwards."""
         return MultipleRelease.from_bytes, (self.to_bytes(),)
 
     def _require_whole(self) -> None:
@@ -301,21 +299,21 @@ class MultipleRelease:
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
-            raise StoreError("this is a forked process: draw only in the process that created the vector")
+            raise StoreError("this process was forked: draw new levels only in the process that made the object")
 
 
 def _described(family: DenseFamily) -> list[Any]:
-    """Return class and parameters of a family; each parameter as name, type and exact text."""
+    """Return a family as a list: its class, then each parameter as name, type and exact text."""
     values = ((field.name, getattr(family, field.name)) for field in fields(family))  # type: ignore[arg-type]
     plain = ((name, value.item() if isinstance(value, np.generic) else value) for name, value in values)
     return [type(family).__name__, *([name, type(value).__name__, str(value)] for name, value in plain)]
 
 
 def _family(described: Sequence[Any]) -> DenseFamily:
-    """Return the family that `_described` describes; only families of `sparsehist.noise` are made."""
+    """Return the family that a list from `_described` stands for; only families of `sparsehist.noise` are allowed."""
     name, *parameters = described
     made = getattr(noise, name, None)
     if not isinstance(made, type):
-        raise InputError(f"unknown noise family {name!r}: another version wrote these bytes")
+        raise InputError(f"another version wrote these bytes, with the unknown noise family {name!r}")
     family: DenseFamily = made(**{name: _READERS[kind](text) for name, kind, text in parameters})
     return family

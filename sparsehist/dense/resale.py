@@ -1,8 +1,8 @@
-"""Draw coarser releases from a published one, without the truth, and compute the joint cost of several.
+"""Draw coarser releases from a published release without the truth, and compute the joint cost of releases.
 
-Releases form a tree: a resale begins a new noise path below the release it came from. Together, releases are a
-function of their lowest common ancestor, whose level bounds their cost. A release carries its line of descent as
-random names of paths: a digest of the parent would let a buyer test guesses against it.
+Releases form a tree: each resale begins a new noise path below its parent release. Several releases are functions of
+their lowest common ancestor, whose level bounds their joint cost. A release records its lineage as random names of
+noise paths. With a digest of the parent instead, a buyer could test guesses of the parent's values.
 
 Source: [KHP section 4.3, eq. 26]; common ancestors, and precisions for Gaussian noise, are our own derivation.
 """
@@ -26,15 +26,15 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, Generator
 
-# Noise is at most about 2**6 standard deviations, and rounding is exact below 2**51 steps.
+# In standard deviations: noise is at most about 2**6, and rounding is exact below 2**51 steps.
 _FINEST_STEP = 2.0**-44
 
 Line = tuple[tuple[str, Fraction], ...]
-"""Lineage: name of each path, and the level at which the next path (or the release) branched off."""
+"""Lineage: name of each noise path, and the level of the release from which the next path began."""
 
 
 def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:
-    """Make a state from the published values of one release; it is sealed at the level of the release."""
+    """Return a state that is made from the values of one release, and sealed at the level of this release."""
     bought = np.asarray(values)
     if bought.ndim != 1 or bought.size == 0 or bought.dtype.kind not in "iuf":
         raise DataError("a release must be a vector of numbers with at least one entry")
@@ -43,7 +43,7 @@ def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_
     dtype = np.dtype(np.int64 if family.integer else np.float64)
     anchor: NoiseArray = bought.astype(dtype)
     if family.integer and not bool((anchor == bought).all()):
-        raise DataError(f"{type(family).__name__} releases whole numbers; these values are not whole")
+        raise DataError(f"the values must be whole numbers for the family {type(family).__name__}")
     require_categories(anchor, family)
     offsets = np.zeros(anchor.size, dtype)
     if not family.integer:
@@ -63,10 +63,10 @@ def tighten(
     truth_step: float = 1.0,
     rng: Generator,
 ) -> NoiseArray:
-    """Draw a more private release from a published one, without the truth.
+    """Draw a coarser, more private release from a published release, without the truth.
 
-    Result and release together cost as much as the release. The results of two calls have independent noise, and
-    together cost more than the finer of them; for several levels use `MultipleRelease.from_release`.
+    With the result, the published release costs no more than alone. Results of two calls have independent noise, so
+    together they cost more than the finer one. For several levels, use `MultipleRelease.from_release`.
 
     Args:
         values: As published; shape (n,).
@@ -93,28 +93,28 @@ def tighten(
     """
     have, want = as_level(level_have), as_level(level_want)
     if not want < have:
-        raise LevelOrderError(f"level {level_text(have)} needs a coarser level, got {level_text(want)}")
+        raise LevelOrderError(f"level_want must be below level_have, got {level_text(want)} and {level_text(have)}")
     state = bought_state(values, family, have, truth_step=truth_step)
     state.offsets[want] = draw_level(state, want, rng=rng)
     return published(state, want, step_of(state, want))
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:
-    """Return the grid of a published level: by default the finer of 2**(floor(log2(std)) - 4) and the truth's."""
+    """Return the grid of a published level: by default 2**(floor(log2(std)) - 4) or, if finer, that of the truth."""
     if state.family.integer:
         return 1.0
     std = state.family.std(level)
     chosen = state.truth_step * grid_step(std / state.truth_step) if step is None else step
     if chosen < std * _FINEST_STEP:
-        raise DeclarationError(f"doubles cannot hold noise of deviation {std:g} on a grid of {chosen:g}: coarsen it")
+        raise DeclarationError(f"doubles cannot hold noise on this grid, take a coarser one: {chosen:g}, std {std:g}")
     return chosen
 
 
 def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
-    """Return the level that several releases of one vector, resold or not, cost together.
+    """Return the joint cost of several releases of one vector, resold or not, as a level.
 
     Args:
-        releases: Releases of one vector, with their lineages.
+        releases: Releases that descend from one vector.
 
     Returns:
         The level of their lowest common ancestor: never too low, and reached where the increment has an atom at 0
@@ -132,7 +132,7 @@ def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
     given = list(releases)
     lines = {_line(release) for release in given}
     if not lines:
-        raise InputError("there are no releases to price")
+        raise InputError("joint_level needs one or more releases")
     if len({line[0][0] for line in lines}) > 1 or len({repr(release.family) for release in given}) > 1:
         raise InputError("these releases have no common ancestor, so their costs add up")
     return _joint(sorted(lines), exact=isinstance(given[0].family, Gaussian))
@@ -141,12 +141,12 @@ def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
 def _line(release: DenseRelease) -> Line:
     line: Line = tuple((name, Fraction(level)) for name, level in release.metadata["lineage"])
     if not line:
-        raise InputError("this release has no record of its ancestors; use a release of MultipleRelease")
+        raise InputError("this release records no lineage; use a release made by MultipleRelease")
     return line
 
 
 def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
-    """Return the level of the common ancestor of lineages; if `exact`, the level of their summed precision."""
+    """Return the level of the lowest common ancestor or, if `exact`, the exact joint level of Gaussian releases."""
     depth = 0
     while len({line[: depth + 2][-1][0] for line in lines}) == 1 and all(
         len(line) > depth + 1 and line[depth][1] == lines[0][depth][1] for line in lines
@@ -158,6 +158,6 @@ def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
     below: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         below[line[depth + 1][0] if line[depth][1] == top else ""].append(line)
-    # Branches add independent noise to the ancestor, so precisions add up.
+    # Branches add independent noise to the common ancestor, so the precisions of their noise add up.
     precisions = [1 / (1 / _joint(branch, exact=exact) - 1 / top) for branch in below.values()]
     return 1 / (1 / top + 1 / sum(precisions, Fraction(0)))

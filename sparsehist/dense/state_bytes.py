@@ -1,4 +1,4 @@
-"""States as bytes: a line with their class, a line of JSON, the arrays, and a SHA-256 digest of everything."""
+"""Write states as bytes: a line with the class, a line of JSON, the arrays, and a SHA-256 digest of these parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIGEST = 32
 
 
 def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> bytes:
-    """Write a state, whose class is `kind`; `unpack` reads it. As secret as the state."""
+    """Return a state of the class `kind` as bytes, which `unpack` reads. They are as secret as the state."""
     shapes = [[array.dtype.str, list(array.shape)] for array in arrays]
     head = _first_line(kind) + json.dumps({"header": header, "arrays": shapes}).encode() + b"\n"
     parts = [head, *(array.tobytes() for array in arrays)]
@@ -27,9 +27,9 @@ def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> 
 
 
 def unpack(kind: str, content: bytes) -> tuple[dict[str, Any], list[AnyArray]]:
-    """Read the result of `pack`; InputError for other bytes, StoreDamagedError if they were altered."""
+    """Read the result of `pack`. Raise InputError for other bytes, StoreDamagedError for altered bytes."""
     if not isinstance(content, bytes) or not content.startswith(_first_line(kind)):
-        raise InputError(f"these bytes do not come from {kind}.to_bytes, or come from another version")
+        raise InputError(f"these bytes were not written by this version of {kind}.to_bytes")
     if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
         raise StoreDamagedError(f"the bytes of the {kind} were truncated or altered")
     try:

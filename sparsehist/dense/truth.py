@@ -1,4 +1,4 @@
-"""The vector to be released: its permitted values, and the cost of rounding them."""
+"""Check the vector to be released, round it to a grid, and charge the sensitivity for the rounding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparsehist.errors import DataError, DeclarationError
 from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.typing import AnyArray, ArrayLike, secret
 
-# Rounding real values may add this share of the sensitivity: 0.006 %.
+# Rounding real values may increase the sensitivity by at most this share (0.006 %).
 _ROUNDING_SHARE = 2.0**-14
 _LARGEST_INTEGER = 2**62
 _LARGEST_IN_STEPS = 2.0**52
@@ -21,7 +21,7 @@ _LARGEST_IN_STEPS = 2.0**52
 
 @secret
 class Truth(NamedTuple):
-    """A copy of a vector, in multiples of `step`; the family's sensitivity includes `charge`, added for rounding."""
+    """A vector in multiples of `step`. The sensitivity of `family` includes `charge`, the cost of rounding."""
 
     values: NoiseArray
     step: float
@@ -30,11 +30,11 @@ class Truth(NamedTuple):
 
 
 def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) -> Truth:
-    """Check a vector and round it to a grid that depends only on its dtype, length and declared step.
+    """Check a vector, and round it to a grid that depends only on public parameters, its dtype and its length.
 
-    Real values are rounded to a grid of at most 2**-14 of the sensitivity (divided by the square root of the length
-    for the L2 norm, by the length for the L1 norm), and the sensitivity grows by the possible effect. Integers, and
-    multiples of a declared `truth_step`, are neither rounded nor charged.
+    Real values are rounded to a grid of at most 2**-14 of the sensitivity, divided by the length of the vector (by
+    its square root for the L2 norm). The sensitivity grows by the largest possible effect of rounding. Integers, and
+    multiples of a declared `truth_step`, are not rounded and cost nothing.
     """
     given = _as_vector(truth)
     if family.integer:
@@ -55,12 +55,12 @@ def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) 
 
 
 def require_categories(values: NoiseArray, family: DenseFamily) -> None:
-    """Refuse values outside 0 … modulus-1 if the family adds its noise modulo a number."""
+    """Raise DataError for values outside 0 … modulus-1 if the family adds noise modulo a number."""
     modulus = family.modulus
     if modulus is not None and not all(
         0 <= int(values[part].min()) <= int(values[part].max()) < modulus for part in chunks(values.size)
     ):
-        raise DataError(f"the values must be categories 0 … {modulus - 1} of {type(family).__name__}; encode them so")
+        raise DataError(f"encode the values as categories 0 … {modulus - 1}, as {type(family).__name__} needs")
 
 
 def _as_vector(truth: ArrayLike) -> AnyArray:
@@ -75,7 +75,7 @@ def _as_vector(truth: ArrayLike) -> AnyArray:
 
 
 def _largest(values: AnyArray) -> float:
-    """Return the largest absolute value, without a temporary array; DataError for NaN and infinities."""
+    """Return the largest absolute value. Raise DataError if a value is NaN or infinite."""
     largest = float(np.max([np.abs(values[part].astype(np.float64)).max() for part in chunks(values.size)]))
     if not math.isfinite(largest):
         raise DataError("the truth holds NaN or infinite values; remove or replace them")
@@ -84,27 +84,27 @@ def _largest(values: AnyArray) -> float:
 
 def _whole(given: AnyArray) -> NoiseArray:
     if _largest(given) >= _LARGEST_INTEGER:
-        raise DataError("the truth holds values of 2**62 or more, beyond exact 64-bit integers; divide them first")
+        raise DataError("integer noise needs values below 2**62 in size; scale the truth down first")
     if given.dtype.kind == "f" and any((given[part] != np.rint(given[part])).any() for part in chunks(given.size)):
-        raise DataError("the truth holds values that are not whole, but the noise is integer; round them first")
+        raise DataError("integer noise needs whole values; round the truth first")
     return given.astype(np.int64)
 
 
 def _floats(given: AnyArray, step: float) -> NoiseArray:
     if _largest(given) > _LARGEST_IN_STEPS * step:
-        raise DataError(f"the truth exceeds 2**52 times its grid of {step:g}: declare a coarser truth_step")
+        raise DataError(f"the truth exceeds 2**52 times its grid; declare a truth_step coarser than {step:g}")
     return given.astype(np.float64)
 
 
 def _rounding(family: DenseFamily, size: int) -> tuple[float, float]:
-    """Return the grid for real values, and what rounding to it can add to the sensitivity."""
+    """Return the grid for real values, and the most that rounding to this grid can add to the sensitivity."""
     sensitivity = getattr(family, "sensitivity", None)
     if sensitivity is None or not is_dataclass(family):
         raise DeclarationError(
-            f"{type(family).__name__} has no sensitivity that could be enlarged for the rounding of real values; "
-            "round them and declare their grid with truth_step"
+            "round real values first, and declare their grid as truth_step: their rounding would increase the "
+            f"sensitivity, which cannot be changed for {type(family).__name__}"
         )
-    # Each of two neighbouring vectors moves by at most half a step in every coordinate.
+    # Rounding changes each coordinate of the difference of two neighbouring vectors by at most one step.
     norm = math.sqrt(size) if family.norm == "l2" else float(size)
     step = math.ldexp(1.0, math.frexp(float(sensitivity) * _ROUNDING_SHARE / norm)[1] - 1)
     return step, step * norm

@@ -1,7 +1,7 @@
-"""Levels, guarantees, their conversions, and the cost of several releases together.
+"""Levels, privacy guarantees, conversions between guarantees, and the joint cost of several releases.
 
-Core: numpy and scipy only, no I/O. Each kind of noise has a module of conversions: `gaussian`, `zcdp`, `pure`,
-`poisson`, `skellam`; privacy filters are in `filters`.
+The modules `gaussian`, `zcdp`, `pure`, `poisson` and `skellam` convert guarantees of one kind of noise each. Privacy
+filters are in `filters`. This package needs numpy and scipy only, and does no I/O.
 """
 
 from sparsehist.privacy import filters, gaussian, poisson, pure, skellam, zcdp

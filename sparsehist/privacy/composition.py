@@ -1,8 +1,8 @@
 """Compute the joint cost of several releases.
 
-All releases on one noise path are functions of the finest, so the path costs as much as the finest. Paths have
-independent noise, so their costs add up, and so do those of series over the same people: exactly in one currency,
-else as rho if each has one. `sparsehist.privacy.epsilon_delta` computes the (epsilon, delta) of all parts.
+All releases on a noise path are functions of the finest release, so the path costs as much as this release. Paths
+have independent noise, so their costs add up, including paths of different series over the same people. Costs in one
+currency are added exactly. Costs in different currencies are converted to rho where possible.
 
 Source: Bun and Steinke 2016, Lemma 1.7 and Proposition 1.4; epsilon-DP implies epsilon * tanh(epsilon / 2)-zCDP (our
 own derivation); [ARNP Def. 3.4], [ARNP Cor. 4.6]. Papers: [ARNP Lemma D.3]; [KHP Prop. 4].
@@ -20,13 +20,13 @@ from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# If there are more sets of populations, the cost is the sum over all populations, an upper bound.
+# If there are more sets than this, the sum over all populations is used, which is an upper bound.
 _MOST_SETS = 1000
 
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """The finest release of a noise path: its law (or currency), its level, and the keys of a unit."""
+    """The finest release of a noise path: its noise or currency, its level, and the number of keys of a unit."""
 
     law: str
     level: Fraction
@@ -38,10 +38,10 @@ class Cost:
     """The cost of a path, a series or a population.
 
     Attributes:
-        currency: "rho" (zCDP), "epsilon" (pure DP), or "none": a guarantee that is neither.
-        amount: Exact, in that currency; None for "none" and for sums over two currencies.
-        rho: The cost in zCDP; None if the guarantee implies none.
-        delta_infinity: Probability that a key of an open domain reveals its only owner; adds up over series.
+        currency: "rho" (zCDP), "epsilon" (pure DP), or "none" for other guarantees.
+        amount: The exact cost in this currency; None for "none", and for sums over two currencies.
+        rho: The cost as rho of zCDP; None if the guarantee implies no zCDP.
+        delta_infinity: Probability that an open domain reveals the only unit of a key; adds up over series.
         parts: The finest release of each path.
     """
 
@@ -60,10 +60,10 @@ def path_cost(
     keys: int = 1,
     delta_infinity: float = 0.0,
 ) -> Cost:
-    """Return the cost of a noise path, given its finest level, or None if nothing was released.
+    """Return the cost of a noise path. `finest` is its finest level, or None if nothing was released.
 
-    `currency` is that of the level; `law` names noise with a tighter bound ("gaussian", "poisson", "skellam"); `keys`
-    is the number of keys of a unit; `delta_infinity` covers all releases of the path.
+    `currency` is that of the level. `law` is "gaussian", "poisson" or "skellam" for noise with a tighter bound than
+    its currency gives. `keys` is the number of keys of a unit. `delta_infinity` covers all releases of the path.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)
@@ -79,12 +79,12 @@ def path_cost(
 
 
 def as_rho(epsilon: Fraction) -> Fraction:
-    """Return a rho for every epsilon-DP release: epsilon * tanh(epsilon / 2), rounded up."""
+    """Return the rho that every epsilon-DP release satisfies: epsilon * tanh(epsilon / 2), rounded up."""
     return Fraction(zcdp.from_pure(epsilon)) * (1 + Fraction(1, 2**51))
 
 
 def total_cost(costs: Iterable[Cost]) -> Cost:
-    """Return the sum of costs of independent paths, or of series over the same people.
+    """Return the total cost of independent noise paths, or of series over the same people.
 
     Example:
         >>> total_cost([path_cost("rho", Fraction(1, 2)), path_cost("rho", Fraction(1, 10))]).amount
@@ -109,7 +109,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return the maximal sets of populations that one person may belong to: no two of a set are declared disjoint."""
+    """Return the largest sets of populations that one person may belong to, because no two are declared disjoint."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

@@ -1,8 +1,8 @@
-"""The (epsilon, delta) of several noise paths together: the best proven bound for their noise.
+"""Compute the joint (epsilon, delta) of several noise paths, by the best proven bound for their noise.
 
-Pure DP adds up. Gaussian releases are together exactly one Gaussian mechanism with the sum of the rho. Both kinds
-together are coins of randomised response (loss +-epsilon) plus Gaussian noise, with a known sum of losses. All noise
-with a rho adds up as zCDP, and with Skellam noise as Rényi-DP. Poisson noise takes a share of delta.
+Epsilons of pure DP add up. Gaussian releases are together one Gaussian mechanism with the sum of their rhos. For a
+mix of both, the worst case is randomised response next to Gaussian noise, whose joint privacy loss is known. All
+noise with a rho composes as zCDP; with Skellam noise, it composes as Rényi-DP. Poisson paths get a share of delta.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
@@ -23,15 +23,15 @@ from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCD
 from sparsehist.privacy.levels import root
 from sparsehist.typing import FloatArray
 
-# The sum of pure levels is exact and holds at delta 0: other bounds are used only below this share of it.
+# The sum of pure levels needs no delta, so another bound is used only if it is below this share of the sum.
 _WORTH_IT = 0.999
 _ORDERS = np.array([*map(float, range(2, 257)), *(float(1 << k) for k in range(9, 24))])
 
 
 def guarantee(cost: Cost, delta: float) -> float:
-    """Return the smallest epsilon for which all releases are proven (epsilon, delta)-DP; infinite if there is none.
+    """Return the smallest epsilon for which all releases are proven (epsilon, delta)-DP, or infinity if none is.
 
-    delta is at least 0 and below 1 (else DeclarationError); delta_infinity is subtracted from it.
+    The delta_infinity of the cost is subtracted from `delta` first. Raise DeclarationError unless 0 <= delta < 1.
     """
     if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta < 1:
         raise DeclarationError(f"delta must be at least 0 and below 1, got {shown(delta)}")
@@ -53,12 +53,12 @@ def _of_parts(parts: tuple[Part, ...], delta: float) -> float:
 def _poisson_epsilon(part: Part, delta: float) -> float:
     try:
         return poisson.epsilon(delta, part.level)
-    except DeclarationError:  # delta is below the probability of an output that only one neighbour can give
+    except DeclarationError:  # delta is too small: an output that is impossible under a neighbour is likelier
         return math.inf
 
 
 def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
-    """Return the epsilon of pure, zCDP and Skellam parts together."""
+    """Return the joint epsilon of noise with pure DP, zCDP and Rényi-DP (Skellam noise)."""
     if any(part.law not in (GAUSSIAN, ZCDP, PURE, SKELLAM) for part in parts):
         return math.inf
     coins = Counter(part.level for part in parts if part.law == PURE)
@@ -83,7 +83,7 @@ def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
 
 
 def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
-    """Return epsilon by Rényi-DP of integer orders: alpha * rho plus the bounds of Skellam noise."""
+    """Return epsilon from Rényi divergences of integer orders: alpha * rho plus the bounds of Skellam noise."""
     divergence = _ORDERS * float(rho)
     for part in noise:
         divergence = divergence + skellam.renyi_curve(_ORDERS, part.level, part.keys)
@@ -92,7 +92,7 @@ def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
 
 
 def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: float) -> float:
-    """Return epsilon from the exact sum of losses of randomised response coins and one Gaussian mechanism."""
+    """Return epsilon from the exact joint loss of randomised response and one Gaussian mechanism."""
     if rho == 0 and len(coins) == 1 and coins.total() <= pure.MOST_RELEASES:
         ((level, times),) = coins.items()
         return min(high, pure.epsilon(delta, level, times))
@@ -108,7 +108,7 @@ def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: flo
 
 
 def _stick(epsilon: FloatArray, mu: float) -> FloatArray:
-    """Return the delta of Gaussian noise at any epsilon, including negative ones."""
+    """Return the delta of Gaussian noise for an array of epsilons, which may be negative."""
     from scipy.special import log_ndtr
 
     if mu == 0:

@@ -1,8 +1,8 @@
-"""Privacy filters: bound the cost of releases whose levels are chosen adaptively, by looking at earlier releases.
+"""Privacy filters bound the total cost of releases whose levels may depend on earlier releases.
 
-A filter adds up charges, and refuses a charge that would exceed its limit. Composing exact trade-off curves, or
-taking the best of several bounds afterwards, is not a valid filter (counterexample: docs/mathematics.md, Accounting).
-So the route (`ROUTES`) is fixed before the first charge.
+A filter adds up charges, and refuses a release if the sum would exceed its limit. It is not valid to compose exact
+trade-off curves, or to take the best of several bounds afterwards (counterexample: docs/mathematics.md, Accounting).
+So the route, one of `ROUTES`, is fixed before the first charge.
 
 Source: Feldman and Zrnic 2021 (rho, renyi); Smith and Thakurta 2022, Koskela, Tobaben and Honkela 2023 (gaussian);
 Rogers, Roth, Ullman and Vadhan 2016 (pure, poisson); Lyu 2022, Vadhan and Zhang 2023, Haney et al. 2023 (interactive
@@ -25,20 +25,20 @@ from sparsehist.privacy.levels import rounded_down
 
 RHO_ROUTE, GAUSSIAN_ROUTE, PURE_ROUTE, RENYI_ROUTE, POISSON_ROUTE = "rho", "gaussian", "pure", "renyi", "poisson"
 _CHARGES = {
-    RHO_ROUTE: (GAUSSIAN, ZCDP, PURE),  # charges rho (for pure noise that of randomised response); the limit is a rho
-    GAUSSIAN_ROUTE: (GAUSSIAN,),  # charges rho; the limit is the largest rho whose exact delta is allowed
-    PURE_ROUTE: (PURE,),  # epsilon
-    RENYI_ROUTE: (GAUSSIAN, ZCDP, PURE, SKELLAM),  # the divergence at one order
-    POISSON_ROUTE: (POISSON,),  # charges epsilon at a share of delta: half of the delta that earlier series left
+    RHO_ROUTE: (GAUSSIAN, ZCDP, PURE),  # charges are rho; noise with pure DP is charged epsilon * tanh(epsilon / 2)
+    GAUSSIAN_ROUTE: (GAUSSIAN,),  # charges are rho; the limit is the largest rho whose exact delta fits the budget
+    PURE_ROUTE: (PURE,),  # charges are epsilon
+    RENYI_ROUTE: (GAUSSIAN, ZCDP, PURE, SKELLAM),  # charges are Rényi divergences at one order
+    POISSON_ROUTE: (POISSON,),  # charges are epsilon; each series takes half of the delta that is left
 }
 ROUTES = tuple(_CHARGES)
 MOST_ORDER = 1 << 20
-# Bounds of the search for levels. Poisson and Skellam noise have a mean of at most 2**24 (`sparsehist.noise`).
+# Smallest and largest level that a search tries. Poisson and Skellam noise need a level of at least 2**-24.
 _LEAST, LEAST_OF_MEANS, _MOST = Fraction(1, 10**60), Fraction(1, 2**24), Fraction(10**59)
-# Relative precision of the search for largest levels, which are then rounded down to 12 digits.
+# Relative precision of searches for the largest level, which is then rounded down to 12 digits.
 _CLOSE = 1e-13
 _NOTHING = Fraction(0)
-_UP = Fraction(10**13 + 1, 10**13)  # covers rounding errors of doubles
+_UP = Fraction(10**13 + 1, 10**13)  # a factor that covers rounding errors of doubles
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Filter:
     """A limit on a sum of charges, fixed before the first charge.
 
     Attributes:
-        route: One of `ROUTES`: how noise is charged.
-        limit: The largest sum; exact.
-        order: Order of the Rényi divergence; None on other routes.
-        delta: Share of delta that is divided among Poisson series; 0 on other routes.
+        route: One of `ROUTES`, which determines how noise is charged.
+        limit: The largest allowed sum of charges; exact.
+        order: Order of the divergence on the Rényi route, otherwise None.
+        delta: The delta that is divided among series on the Poisson route, otherwise 0.
 
     Example:
         >>> within = Filter("rho", Fraction(1, 2))
@@ -63,21 +63,21 @@ class Filter:
     delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
-        """Return whether this route can charge noise of this law."""
+        """Return whether this route can charge noise of the kind `law`."""
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
-        """Return whether each path is charged at its finest level.
+        """Return whether each noise path is charged separately, at its finest level.
 
-        Otherwise a series is charged once, at its cap: its releases are dependent, but form one mechanism.
+        Otherwise a series is charged once, at its cap, because its releases are not independent mechanisms.
         """
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
-        """Return the charge of a level: the finest of a path, or the cap of a series (see `by_path`).
+        """Return the charge of `level`: the finest level of a path, or the cap of a series (see `by_path`).
 
-        The law is "gaussian", "skellam" or "poisson", else "rho" or "epsilon". `keys` is the number of keys of a
-        unit, for Skellam noise; `earlier` is the number of Poisson series charged before.
+        `law` is "gaussian", "skellam" or "poisson"; for other noise, it is the currency "rho" or "epsilon". `keys` is
+        the number of keys of a unit, for Skellam noise. `earlier` is the number of Poisson series charged before.
         """
         if not self.takes(law):
             could = ", ".join(f"route={route!r}" for route in routes_for(law)) or "no route"
@@ -100,14 +100,14 @@ class Filter:
         if law != POISSON:
             return times * self.charge(law, level, keys) <= room
         try:
-            # The last series has the smallest share of delta.
+            # Begin with the last series: it has the smallest share of delta, and fails first if any does.
             series = reversed(range(earlier, earlier + times))
             return sum((self.charge(law, level, earlier=before) for before in series), _NOTHING) <= room
-        except DeclarationError:  # Poisson noise with a small mean has no epsilon at a small delta
+        except DeclarationError:  # at a small delta, no epsilon suffices for Poisson noise with a small mean
             return False
 
     def largest(self, room: Fraction, law: str, keys: int = 1, *, earlier: int = 0, times: int = 1) -> Fraction:
-        """Return the largest level, rounded down to 12 digits, that `fits`; 0 if there is none."""
+        """Return the largest level for which `fits` is true, rounded down to 12 digits; 0 if there is none."""
         if room <= 0 or not self.takes(law):
             return _NOTHING
         if self.by_path(law):
@@ -116,12 +116,12 @@ class Filter:
 
 
 def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: int | None = None) -> Filter:
-    """Return the filter of a route for a total of (epsilon, delta); its limit is rounded down to 12 digits.
+    """Return the filter of a route that keeps all releases together within (epsilon, delta)-DP.
 
     Args:
         route: One of `ROUTES` except "rho".
-        epsilon: Positive.
-        delta: Share of delta for noise; not used on the pure route.
+        epsilon: Total epsilon; positive.
+        delta: The part of delta that is for noise; not used on the pure route.
         order: Order of the Rényi divergence, at least 2; by default the order that allows the largest total rho.
 
     Raises:
@@ -134,7 +134,7 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
     if route == PURE_ROUTE:
         return Filter(route, epsilon)
     if delta <= 0:
-        raise DeclarationError(f"the route {route} needs a delta above 0 for noise")
+        raise DeclarationError(f"noise needs a delta above 0 on the route {route}")
     if route == POISSON_ROUTE:
         return Filter(route, epsilon, delta=delta)
     if route == GAUSSIAN_ROUTE:
@@ -152,14 +152,14 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
 
 
 def routes_for(law: str) -> list[str]:
-    """Return the routes that can charge noise of a law."""
+    """Return the routes that can charge noise of the kind `law`."""
     return [route for route, laws in _CHARGES.items() if law in laws]
 
 
 def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
-    """Return the largest level, rounded down to 12 digits, at which one release satisfies an (epsilon, delta).
+    """Return the largest level, rounded down to 12 digits, at which one release is (epsilon, delta)-DP.
 
-    All of delta is for noise. `law` is as for `Filter.charge`; the level of pure noise is epsilon itself.
+    The whole delta is for noise. `law` is as for `Filter.charge`; for pure DP, the level is epsilon. Raise
     DeclarationError if no level satisfies the goal.
     """
     found = _largest_within(goal.epsilon, goal.delta, law, keys)
@@ -170,9 +170,9 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
 
 
 def coin_divergence(order: int, epsilon: Fraction) -> Fraction:
-    """Return the Rényi divergence of randomised response, rounded up: the largest of all epsilon-DP releases.
+    """Return the Rényi divergence of randomised response, rounded up. No epsilon-DP release has a larger one.
 
-    It is ln(cosh((order - 1/2) epsilon) / cosh(epsilon / 2)) / (order - 1).
+    The divergence is ln(cosh((order - 1/2) epsilon) / cosh(epsilon / 2)) / (order - 1).
     """
     value = float(epsilon)
     if order * value > 600.0:
@@ -195,7 +195,7 @@ def _largest_within(epsilon: Fraction, delta: Fraction, law: str, keys: int = 1)
 
 
 def _largest(fits: Callable[[Fraction], bool], law: str) -> Fraction:
-    """Return the largest level that fits, rounded down to 12 digits, or 0; levels below a fitting one must fit."""
+    """Return the largest level that fits, rounded down to 12 digits, or 0. All levels below it must fit too."""
     least = LEAST_OF_MEANS if law in (POISSON, SKELLAM) else _LEAST
     if not fits(least):
         return _NOTHING
@@ -213,7 +213,7 @@ def _renyi_limit(epsilon: Fraction, delta: Fraction, order: int) -> float:
 
 
 def _best_order(epsilon: Fraction, delta: Fraction) -> int:
-    """Return the order that allows the largest rho, a unimodal function of the order."""
+    """Return the order that allows the largest rho. This rho has a single maximum over the order."""
 
     def largest_rho(order: int) -> float:
         return _renyi_limit(epsilon, delta, order) / order

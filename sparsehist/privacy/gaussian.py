@@ -1,6 +1,6 @@
-"""Exact conversions of Gaussian noise: from rho to (epsilon, delta) and back.
+"""Exact conversions between the rho of Gaussian noise and (epsilon, delta)-DP.
 
-With mu = sqrt(2 rho), x = epsilon/mu - mu/2 and the Mills ratio M(x) = Phi(-x) / phi(x),
+The formulas use mu = sqrt(2 rho), x = epsilon/mu - mu/2 and the Mills ratio M(x) = Phi(-x) / phi(x):
 
     delta = Phi(-x) - e**epsilon Phi(-x - mu) = phi(x) (M(x) - M(x + mu)),
     M(x) = integral of exp(-x t - t**2/2) over t > 0, so
@@ -22,8 +22,8 @@ import numpy as np
 from sparsehist.privacy import zcdp
 from sparsehist.privacy.levels import Level, at_least_zero, probability, root
 
-_LEAST = 1e-300  # the smallest rho of the search
-# The double exponential rule of Takahasi and Mori 1974 on the half line, for integrands that fall as exp(-t).
+_LEAST = 1e-300  # the smallest rho that a search tries
+# Double exponential quadrature on the half line, for integrands that fall as exp(-t) (Takahasi and Mori 1974).
 _STEP = 1 / 16
 _PLACES = _STEP * np.arange(-4 * 16, 5 * 16)
 _NODES = np.exp(_PLACES - np.exp(-_PLACES))
@@ -41,7 +41,7 @@ def delta(epsilon: Level, rho: Level) -> float:
 
 
 def epsilon(delta: Level, rho: Level) -> float:
-    """Return the smallest epsilon, perhaps 0, for which Gaussian noise of this rho is (epsilon, delta)-DP.
+    """Return the smallest epsilon >= 0 for which Gaussian noise of this rho is (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.1)
@@ -50,14 +50,14 @@ def epsilon(delta: Level, rho: Level) -> float:
     target, spent = probability(delta), float(at_least_zero(rho, "rho"))
     if _delta(0.0, spent) <= target:
         return 0.0
-    high = zcdp.epsilon(target, spent) * (1 + 1e-9)  # a larger epsilon, which follows from zCDP
+    high = zcdp.epsilon(target, spent) * (1 + 1e-9)  # an upper bound of epsilon, from zCDP
     return root(lambda value: _log(_delta(value, spent)) - math.log(target), 0.0, high)
 
 
 def largest_rho(epsilon: Level, delta: Level) -> float:
     """Return the largest rho for which Gaussian noise is (epsilon, delta)-DP.
 
-    The least standard deviation is then sensitivity / sqrt(2 rho).
+    The smallest standard deviation for this guarantee is then sensitivity / sqrt(2 rho).
 
     Example:
         >>> largest_rho(1.0, 1e-6)
@@ -79,13 +79,13 @@ def _delta(epsilon: float, rho: float) -> float:
     mu = math.sqrt(2.0 * rho)
     x = epsilon / mu - mu / 2.0
     density = math.exp(-((epsilon - rho) ** 2) / (4.0 * rho)) / math.sqrt(2.0 * math.pi)
-    if x < -1.0:  # delta is not a small tail probability
+    if x < -1.0:  # here delta is not small, so no digits are lost
         return math.erfc(x / math.sqrt(2.0)) / 2.0 - density * _mills_ratio(x + mu)
     return density * _mills_ratio(x, mu)
 
 
 def _mills_ratio(x: float, mu: float = math.inf) -> float:
-    """Return M(x) - M(x + mu), for x at least -1."""
+    """Return the difference M(x) - M(x + mu) of Mills ratios, for x of at least -1."""
     scale = max(x, 1.0)
     t = _NODES / scale
     return float(_WEIGHTS @ (np.exp(-x * t - t * t / 2.0) * -np.expm1(-mu * t))) / scale

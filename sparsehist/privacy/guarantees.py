@@ -1,7 +1,7 @@
-"""`EpsilonDelta`: an (epsilon, delta) as a value; as a level, it means the largest level that satisfies it.
+"""`EpsilonDelta`: a pair (epsilon, delta), which also stands for the largest level that satisfies it.
 
-An (epsilon, delta) does not imply a rho: an event of probability delta may reveal everything. Conversions for each
-family are in `sparsehist.privacy.gaussian`, `zcdp`, `pure`, `poisson` and `skellam`.
+(epsilon, delta)-DP does not imply zCDP, because an event of probability delta may reveal everything. Conversions for
+each kind of noise are in `sparsehist.privacy.gaussian`, `zcdp`, `pure`, `poisson` and `skellam`.
 
 Papers: [ARNP Def. D.1]; [KHP Def. 2, Def. 12]; [Interactive Def. 3].
 """
@@ -19,11 +19,11 @@ from sparsehist.privacy.levels import Level, as_level, at_least_zero, level_or_z
 
 @dataclass(frozen=True, init=False)
 class EpsilonDelta:
-    """(epsilon, delta)-DP at one epsilon and one delta.
+    """The guarantee of (epsilon, delta)-DP, at one epsilon and one delta.
 
     Attributes:
-        epsilon: Exact; at least 0.
-        delta: Exact; from 0 (pure DP) to 1 (no guarantee).
+        epsilon: An exact number of at least 0.
+        delta: An exact number from 0 (pure DP) to 1 (no guarantee).
 
     Example:
         >>> goal = EpsilonDelta(1, 1e-6)
@@ -43,30 +43,30 @@ class EpsilonDelta:
 
     @property
     def text(self) -> str:
-        """The text that `parse` reads: "epsilon_delta(1, 0.000001)"."""
+        """The pair as text that `parse` can read, such as "epsilon_delta(1, 0.000001)"."""
         epsilon, delta = (level_text(value) if value else "0" for value in (self.epsilon, self.delta))
         return f"epsilon_delta({epsilon}, {delta})"
 
     @property
     def in_words(self) -> str:
-        """The text for people: "epsilon 1 at delta 1e-06"."""
+        """The pair as text for people, such as "epsilon 1 at delta 1e-06"."""
         return f"epsilon {level_text(self.epsilon)} at delta {float(self.delta):g}"
 
     @classmethod
     def parse(cls, text: str) -> EpsilonDelta:
-        """Read "epsilon_delta(1, 1e-6)"; LevelError for other texts."""
+        """Read text such as "epsilon_delta(1, 1e-6)". Raise LevelError for other text."""
         name, _, rest = text.strip().partition("(")
         epsilon, _, delta = rest.removesuffix(")").partition(",")
         if name.strip().lower() != "epsilon_delta" or not rest.endswith(")") or not delta.strip():
-            raise LevelError(f"an (epsilon, delta) is written epsilon_delta(1, 1e-6), got {shown(text)}")
+            raise LevelError(f"write a pair (epsilon, delta) as epsilon_delta(1, 1e-6), got {shown(text)}")
         return cls(epsilon.strip(), delta.strip())
 
     def largest_rho(self) -> float:
-        """Return the largest rho that implies this (epsilon, delta); see `zcdp.largest_rho`."""
+        """Return the largest rho for which rho-zCDP implies this guarantee; see `zcdp.largest_rho`."""
         return zcdp.largest_rho(self.epsilon, self.delta)
 
     def largest_mu(self) -> float:
-        """Return the largest mu (sensitivity over standard deviation) of Gaussian noise that satisfies it."""
+        """Return the largest mu, sensitivity / standard deviation, for which Gaussian noise gives this guarantee."""
         return math.sqrt(2.0 * gaussian.largest_rho(self.epsilon, self.delta))
 
     def __str__(self) -> str:
@@ -74,11 +74,11 @@ class EpsilonDelta:
 
 
 def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
-    """Read a level, or an (epsilon, delta), which stands for the largest level that satisfies it."""
+    """Read a level, or a pair (epsilon, delta), which stands for the largest level that satisfies it."""
     if isinstance(value, str) and value.strip().lower().startswith("epsilon_delta"):
         value = EpsilonDelta.parse(value)
     if not isinstance(value, EpsilonDelta):
         return as_level(value)
     if value.epsilon == 0 or value.delta == 1:
-        raise LevelError(f"{value} is not a level: epsilon must be positive, and delta below 1")
+        raise LevelError(f"epsilon must be positive, and delta below 1, got {value}")
     return value

@@ -1,7 +1,7 @@
 """Read privacy levels and other numbers exactly.
 
-For every family, a larger level is finer (less private). Levels are stored and compared as fractions, so equal levels
-have the same noise, however they were written.
+In each noise family, a larger level is finer (less private). Levels are stored and compared as exact fractions, so
+two notations of one level, such as 0.5 and "1/2", give the same noise.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sparsehist.errors import DeclarationError, LevelError, shown
 Level = int | float | str | Fraction | Decimal
 """A number as a caller may write it. A float is read as its shortest decimal: 0.1 is 1/10."""
 
-# Doubles hold every level, and its squares and ratios.
+# Levels are from 1e-60 to 1e60, so that doubles can hold them, their squares and their ratios.
 _LARGEST = 10**60
 _SMALLEST_DELTA = Fraction(1, 10**300)  # conversions use doubles
-_LONGEST = 400  # '1e99999999' would take minutes and gigabytes to refuse
+_LONGEST = 400  # longest text and largest exponent: '1e99999999' would take minutes and gigabytes
 
 
 def exactly(value: Level) -> Fraction:
-    """Read a finite number exactly. TypeError, ValueError or ArithmeticError for other values or too many digits."""
+    """Read a finite number exactly. Raise TypeError, ValueError or ArithmeticError for other values."""
     if isinstance(value, bool):
         raise TypeError
     if isinstance(value, str):
@@ -43,23 +43,23 @@ def exactly(value: Level) -> Fraction:
 
 
 def as_level(value: Level, name: str = "level") -> Fraction:
-    """Read a level exactly.
+    """Return a level as an exact fraction.
 
     Args:
-        value: An integer, a fraction or decimal, their text ("1/3", "0.1", "1e-3"), or a float.
-        name: Name of the parameter in errors.
+        value: An integer, fraction, decimal or float, or text such as "1/3", "0.1" or "1e-3".
+        name: Name of the parameter in error messages.
 
     Returns:
         The level, positive and finite.
 
     Raises:
-        LevelError: If it is not such a number; the message contains the value.
+        LevelError: If `value` is not such a number; the message contains the value.
 
     Example:
         >>> as_level(0.1) == as_level("1/10")
         True
     """
-    # Cached, because a round reads the levels of all rounds before it.
+    # Texts are cached, because each round reads the levels of all earlier rounds.
     if type(value) is Fraction and 0 < value.numerator <= _LARGEST and value.denominator <= _LARGEST:
         return value
     return _from_text(value, name) if type(value) is str else _checked(value, name)
@@ -73,7 +73,7 @@ def _checked(value: Level, name: str) -> Fraction:
     except (TypeError, ValueError, ZeroDivisionError):
         level = Fraction(0)
     if level is None or (level > 0 and not Fraction(1, _LARGEST) <= level <= _LARGEST):
-        raise LevelError(f"{name} must lie from 1e-60 to 1e60, got {shown(value)}")
+        raise LevelError(f"{name} must be from 1e-60 to 1e60, got {shown(value)}")
     if level <= 0:
         raise LevelError(_advice(value, name))
     return level
@@ -84,7 +84,7 @@ _from_text = lru_cache(maxsize=4096)(_checked)
 
 def _advice(value: object, name: str) -> str:
     is_text = isinstance(value, str) and value.strip().lower().startswith("epsilon_delta")
-    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta; its module imports this one
+    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta, whose module imports this module
         if name == "cap":
             return f"a cap is one number, got {value}: limit (epsilon, delta) by set_budget(epsilon=…, delta=…)"
         return (
@@ -95,13 +95,13 @@ def _advice(value: object, name: str) -> str:
 
 
 def level_or_zero(value: Level, name: str = "level") -> Fraction:
-    """Read a level; 0 is accepted too, in any notation."""
+    """Read a level that may also be 0, in any notation."""
     exact = _or_none(value)
     return exact if exact == 0 else as_level(value, name)
 
 
 def at_least_zero(value: Level, name: str) -> Fraction:
-    """Read a parameter that may be 0; DeclarationError with name and value if it is negative or not finite."""
+    """Read a number of at least 0. Raise DeclarationError if it is negative or not finite."""
     exact = _or_none(value)
     if exact is None or exact < 0:
         raise DeclarationError(f"{name} must be at least 0 and finite, got {shown(value)}")
@@ -109,10 +109,10 @@ def at_least_zero(value: Level, name: str) -> Fraction:
 
 
 def probability(delta: Level) -> float:
-    """Read a delta from 1e-300 to below 1; DeclarationError with its value for other numbers."""
+    """Read a delta of at least 1e-300 and below 1. Raise DeclarationError for other numbers."""
     exact = _or_none(delta)
     if exact is None or not _SMALLEST_DELTA <= exact < 1:
-        raise DeclarationError(f"delta must lie strictly between 0 and 1, and be at least 1e-300, got {shown(delta)}")
+        raise DeclarationError(f"delta must be at least 1e-300 and below 1, got {shown(delta)}")
     return float(exact)
 
 
@@ -124,22 +124,22 @@ def _or_none(value: Level) -> Fraction | None:
 
 
 def compared(one: Fraction, other: Fraction) -> int:
-    """Return a number below, equal to or above 0 if the first level is coarser, equal or finer; fast, in integers."""
+    """Return a negative number, 0 or a positive number if `one` is coarser than, equal to or finer than `other`."""
     return one.numerator * other.denominator - other.numerator * one.denominator
 
 
 def quotient(one: Fraction, other: Fraction) -> float:
-    """Return one / other as the nearest double; fast, in integers."""
+    """Return the quotient one / other, rounded to the nearest double."""
     return one.numerator * other.denominator / (one.denominator * other.numerator)
 
 
 def level_float(level: Fraction) -> float:
-    """Return the level as the nearest double, for arithmetic on noise."""
+    """Return the level, rounded to the nearest double."""
     return level.numerator / level.denominator
 
 
 def level_text(level: Fraction) -> str:
-    """Write a level exactly: as a decimal of at most 20 places if possible, else as the shortest other text.
+    """Return a level as exact text: a decimal of up to 20 places, or else a fraction or scientific notation.
 
     Example:
         >>> level_text(Fraction(1, 10)), level_text(Fraction(1, 3)), level_text(Fraction("1e-30"))
@@ -160,19 +160,19 @@ def level_text(level: Fraction) -> str:
 
 
 def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
-    """Round a nonzero number down to a number of significant decimal digits."""
+    """Round a nonzero number down to `digits` significant decimal digits."""
     size = math.floor(math.log10(abs(value.numerator)) - math.log10(value.denominator))
     scale = Fraction(10) ** (digits - 1 - size)
     return math.floor(value * scale) / scale
 
 
 def in_prose(level: Fraction) -> Fraction:
-    """Round a level up to four significant digits for a sentence, so that the stated guarantee still holds."""
+    """Round a level up to four significant digits for a sentence, so that a stated guarantee remains true."""
     return -rounded_down(-level, 4)
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Find a zero, to rounding, of a monotone function whose values at `low` and `high` have opposite signs or are 0.
+    """Return a zero of a monotone function whose values at `low` and `high` are 0 or have opposite signs.
 
     Source: Ridders 1979, "A new algorithm for computing a single root of a real continuous function".
     """

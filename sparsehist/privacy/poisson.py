@@ -1,8 +1,8 @@
-"""The exact (epsilon, delta) of Poisson noise on one count that changes by 1.
+"""Compute the exact (epsilon, delta) of Poisson noise on one count that changes by 1.
 
-With mean 1/level, F the distribution function and T = 1 - F, delta is the larger of F(k) - e**epsilon F(k - 1) at k =
-floor(mean e**-epsilon), if the count decreases, and T(k - 1) - e**epsilon T(k) at k = floor(mean e**epsilon), if it
-increases. An output of 0 is impossible under one of two neighbours, so there is no rho.
+Let F be the distribution function of noise with mean 1/level, and T = 1 - F. If the count decreases, delta is F(k) -
+e**epsilon F(k - 1) at k = floor(mean e**-epsilon). If it increases, delta is T(k - 1) - e**epsilon T(k) at
+k = floor(mean e**epsilon). The larger one is used. Some outputs are impossible under a neighbour, so there is no rho.
 
 Source: our own derivation. [ARNP Lemma E.2, Lemma E.3] hold and are 3 to 7 times larger. Papers: [ARNP Thm E.2, Cor.
 E.3].
@@ -32,7 +32,7 @@ def epsilon(delta: Level, level: Level) -> float:
     """Return the smallest epsilon for which Poisson noise of mean 1/level is (epsilon, delta)-DP.
 
     Raises:
-        DeclarationError: If no epsilon suffices: an output that only one neighbour can give has probability e**-mean.
+        DeclarationError: If no epsilon suffices, because e**-mean, the probability of noise 0, exceeds delta.
 
     Example:
         >>> epsilon(1e-6, "0.01")
@@ -41,8 +41,8 @@ def epsilon(delta: Level, level: Level) -> float:
     target, mean = probability(delta), float(1 / as_level(level))
     if _delta(_LARGEST_EPSILON, mean) > target:
         raise DeclarationError(
-            f"no epsilon gives delta {delta!r} with Poisson noise of mean {mean:g}: an output that only "
-            f"one neighbour can give has probability {math.exp(-mean):.3g}"
+            "no epsilon gives this delta, because an output that is impossible under a neighbour is likelier; take a "
+            f"larger delta or mean; got delta {delta!r}, mean {mean:g}, probability {math.exp(-mean):.3g}"
         )
     if _delta(0.0, mean) <= target:
         return 0.0

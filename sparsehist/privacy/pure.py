@@ -1,8 +1,8 @@
 """Exact composition of releases that are each epsilon-DP, or (epsilon_i, delta_i)-DP.
 
-The worst such releases are coins of randomised response, with privacy loss +epsilon_i with probability 1 / (1 +
-e**-epsilon_i) and -epsilon_i otherwise. With the law of the sum of losses,
-delta(e) = 1 - prod over i of (1 - delta_i) * (1 - sum over losses L > e of P(L) (1 - e**(e - L))).
+The worst case is binary randomised response, called a coin: its privacy loss is epsilon_i with probability
+1 / (1 + e**-epsilon_i), otherwise -epsilon_i. If P(L) is the probability that the losses add up to L, delta(e) = 1 -
+prod over i of (1 - delta_i) * (1 - sum over L > e of P(L) (1 - e**(e - L))).
 
 Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3, optimal over all such releases; Murtagh and Vadhan 2016, Theorem
 1.5. It replaces [Interactive Thm 4], whose printed delta is false. Numerical gap: a relative 1e-9; with more than
@@ -29,7 +29,7 @@ _MOST_SUMS, _GRID_STEPS = 1 << 20, 1 << 16
 
 
 def delta(epsilon: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest delta for which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
+    """Return the smallest delta for which `times` releases, each `each`-DP, are together (epsilon, delta)-DP.
 
     Example:
         >>> delta(7.5, 0.05, 1000)
@@ -40,7 +40,7 @@ def delta(epsilon: Level, each: Level, times: int = 1) -> float:
 
 
 def epsilon(delta: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest epsilon for which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
+    """Return the smallest epsilon for which `times` releases, each `each`-DP, are together (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.05, 1000)
@@ -52,7 +52,7 @@ def epsilon(delta: Level, each: Level, times: int = 1) -> float:
 def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
     """Return the smallest delta for which (epsilon_i, delta_i)-DP releases are together (epsilon, delta)-DP.
 
-    A delta_i of 0 is a pure release.
+    `each` has the pairs (epsilon_i, delta_i); delta_i is 0 for pure DP.
 
     Example:
         >>> delta_of(2, [(0.1, 1e-6)] * 30)
@@ -60,7 +60,7 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
     """
     asked = float(at_least_zero(epsilon, "epsilon"))
     coins: Counter[Fraction] = Counter()
-    log_kept = 0.0  # ln of the probability that no event of probability delta_i occurs
+    log_kept = 0.0  # ln of the probability that no event occurs of those with probability delta_i
     for rate, apart in each:
         coins[at_least_zero(rate, "epsilon_i")] += 1
         chance = at_least_zero(apart, "delta_i")
@@ -72,10 +72,10 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
 
 
 def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
-    """Return the privacy losses of independent randomised responses, and their probabilities.
+    """Return all sums of privacy losses of independent randomised responses, and their probabilities.
 
-    `coins` is the number of coins by epsilon; both results have shape (m,), under the likelier neighbour. If there
-    would be more than 2**20 sums, epsilons are rounded up to a grid: an upper bound.
+    `coins` maps each epsilon to a number of responses. Both results have shape (m,). If there would be more than
+    2**20 sums, epsilons are rounded up to a grid, which gives an upper bound on delta.
     """
     if math.prod(times + 1 for times in coins.values()) > _MOST_SUMS:
         step = sum((level * times for level, times in coins.items()), Fraction(0)) / _GRID_STEPS
@@ -94,7 +94,7 @@ def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
 
 
 def _on_grid(coins: Mapping[Fraction, int], step: Fraction) -> tuple[FloatArray, FloatArray]:
-    """Return losses and probabilities for epsilons rounded up to multiples of a step, by convolution."""
+    """Return losses and probabilities if each epsilon is rounded up to a multiple of `step`, by convolution."""
     units: Counter[int] = Counter()
     for level, times in coins.items():
         units[math.ceil(level / step)] += times
@@ -116,7 +116,7 @@ def _delta(epsilon: float, law: tuple[FloatArray, FloatArray]) -> float:
 
 
 def _epsilon(delta: float, law: tuple[FloatArray, FloatArray]) -> float:
-    """Solve for epsilon: between two sums of losses delta is a - b e**epsilon, over the losses above."""
+    """Return the epsilon of a delta. Between two neighbouring losses, delta is a - b e**epsilon."""
     order = np.argsort(-law[0])
     loss, weight = law[0][order], law[1][order]
     with np.errstate(divide="ignore"):

@@ -1,7 +1,7 @@
-"""Rényi bounds of Skellam noise, and their conversion to (epsilon, delta).
+"""Bounds on the Rényi divergence of Skellam noise, and their conversion to (epsilon, delta)-DP.
 
-A unit with l keys changes l counts by 1 each: sensitivity l in L1 and sqrt(l) in L2. With the variance v = 2/level,
-the divergence at an integer order a from 2 on is at most the least of three lines in a:
+A unit with l keys changes l counts by 1 each, and the noise has the variance v = 2/level. At an integer order a >= 2,
+the divergence is at most the smallest of three linear functions of a:
 
     a l ln(I0(v) / I1(v)),    a l (v + 1) / (2 v**2) + 5 l / (4 v**2),    a l / (2 v) + 3 l / (2 v).
 
@@ -25,29 +25,29 @@ from sparsehist.privacy import zcdp
 from sparsehist.privacy.levels import Level, as_level, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
-_EXPAND_FROM = 1e3  # from this variance on, use an expansion: the quotient would be rounded to 1
+_EXPAND_FROM = 1e3  # from this variance on, use a series: the quotient would be rounded to 1
 
 
 def renyi(alpha: int, level: Level, keys: int = 1) -> float:
-    """Return an upper bound, in nats, on the Rényi divergence of an integer order from 2 on between neighbours.
+    """Return an upper bound, in nats, on the Rényi divergence between neighbours, for an integer order >= 2.
 
     Example:
         >>> renyi(2, "0.02") < 0.0103
         True
     """
     if isinstance(alpha, bool) or alpha != int(alpha) or alpha < 2:
-        raise DeclarationError(f"the Rényi bound is proved for integer orders from 2 on, got {shown(alpha)}")
+        raise DeclarationError(f"the Rényi bound needs integer orders of 2 or more, got {shown(alpha)}")
     return float(renyi_curve(np.array([float(alpha)]), level, keys)[0])
 
 
 def renyi_curve(alphas: FloatArray, level: Level, keys: int = 1) -> FloatArray:
-    """Return `renyi` for many integer orders at once; shape (n,) to (n,)."""
+    """Return the bounds of `renyi` for an array of integer orders; shape (n,)."""
     slopes, offsets = np.array(_lines(level, keys)).T
     return np.asarray(np.min(np.outer(alphas, slopes) + offsets, axis=1))
 
 
 def epsilon(delta: Level, level: Level, keys: int = 1) -> float:
-    """Return the smallest epsilon, over integer orders, for which a release is proven (epsilon, delta)-DP.
+    """Return the smallest epsilon for which Rényi bounds of integer orders prove (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, "0.01", 20)
@@ -60,7 +60,7 @@ def epsilon(delta: Level, level: Level, keys: int = 1) -> float:
 
 
 def delta(epsilon: Level, level: Level, keys: int = 1) -> float:
-    """Return the smallest delta, over integer orders, for which a release is proven (epsilon, delta)-DP.
+    """Return the smallest delta for which Rényi bounds of integer orders prove (epsilon, delta)-DP.
 
     Example:
         >>> delta(2.0, "0.01", 20)
@@ -72,7 +72,7 @@ def delta(epsilon: Level, level: Level, keys: int = 1) -> float:
 
 
 def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
-    """Return slope and offset of the three lines, as functions of the order."""
+    """Return slope and offset of the three linear bounds on the divergence, as functions of its order."""
     if keys < 1:
         raise DeclarationError(f"keys must be at least 1, got {shown(keys)}")
     variance = float(2 / as_level(level))
@@ -84,14 +84,14 @@ def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
 
 
 def _integers(best: float) -> list[float]:
-    """Return the two integers, at least 1, on either side of a real number (an order minus 1)."""
+    """Return the integers on both sides of `best`, an order minus 1; they are at least 1."""
     below = float(max(1, math.floor(best)))
     return [below, below + 1.0]
 
 
 @lru_cache(maxsize=1024)
 def _log_bessel_ratio(variance: float) -> float:
-    """Return ln(I0(variance) / I1(variance))."""
+    """Return ln(I0(variance) / I1(variance)), where I0 and I1 are modified Bessel functions."""
     from scipy.special import i0e, i1e
 
     if variance < _EXPAND_FROM:

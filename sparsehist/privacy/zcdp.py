@@ -1,8 +1,8 @@
-"""Conversions between zero-concentrated DP and (epsilon, delta)-DP, optimised over the order of the divergence.
+"""Conversions between zero-concentrated DP and (epsilon, delta)-DP, at the best order of the divergence.
 
-A rho-zCDP release is (epsilon, delta)-DP for every
+A rho-zCDP release is (epsilon, delta(t))-DP for every order t + 1 > 1 of the Rényi divergence, where
 
-    ln delta(t) = t ((t + 1) rho - epsilon) - t ln(1 + 1/t) - ln(1 + t),    t = order - 1 > 0.
+    ln delta(t) = t ((t + 1) rho - epsilon) - t ln(1 + 1/t) - ln(1 + t).
 
 At the best t, (2t + 1) rho - epsilon = ln(1 + 1/t) and t**2 rho + ln(1 + t) = -ln delta, which is monotone in t.
 Gaussian noise guarantees more than its rho: see `sparsehist.privacy.gaussian`. Numerical gap: a relative 1e-9.
@@ -17,11 +17,11 @@ from collections.abc import Callable
 
 from sparsehist.privacy.levels import Level, at_least_zero, probability, root
 
-_FARTHEST = 700.0  # the search for ln t is from -700 to 700, the range of doubles
+_FARTHEST = 700.0  # ln t is searched from -700 to 700, so that doubles can hold t
 
 
 def delta(epsilon: Level, rho: Level) -> float:
-    """Return the smallest delta for which every rho-zCDP release is proven (epsilon, delta)-DP.
+    """Return the smallest delta for which every rho-zCDP release is provably (epsilon, delta)-DP.
 
     Example:
         >>> delta(1.0, 0.1)
@@ -32,7 +32,7 @@ def delta(epsilon: Level, rho: Level) -> float:
 
 
 def epsilon(delta: Level, rho: Level) -> float:
-    """Return the smallest epsilon for which every rho-zCDP release is proven (epsilon, delta)-DP.
+    """Return the smallest epsilon for which every rho-zCDP release is provably (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.1)
@@ -43,7 +43,7 @@ def epsilon(delta: Level, rho: Level) -> float:
 
 
 def largest_rho(epsilon: Level, delta: Level) -> float:
-    """Return the largest rho that provably implies (epsilon, delta)-DP: a target as a budget in rho.
+    """Return the largest rho for which rho-zCDP provably implies (epsilon, delta)-DP.
 
     Example:
         >>> largest_rho(1.0, 1e-6)
@@ -55,37 +55,37 @@ def largest_rho(epsilon: Level, delta: Level) -> float:
 
 
 def from_pure(epsilon: Level) -> float:
-    """Return the rho that every epsilon-DP release has: epsilon * tanh(epsilon / 2).
+    """Return the smallest rho for which epsilon-DP implies rho-zCDP: epsilon * tanh(epsilon / 2).
 
     Example:
         >>> from_pure(1.0)
         0.4621171572...
 
-    Source: our own derivation: the Rényi divergence of randomised response, over its order, is largest at 1.
+    Source: our own derivation. The Rényi divergence of randomised response, divided by its order, is largest at 1.
     """
     value = float(at_least_zero(epsilon, "epsilon"))
     return value * math.tanh(value / 2.0)
 
 
 def least_log_delta(epsilon: float, rho: float, order: Callable[[float], list[float]] = lambda t: [t]) -> float:
-    """Return the smallest ln delta(t), at most 0, over all t, or over the candidates that `order` proposes."""
+    """Return the smallest ln delta(t), at most 0, for the best t or for the candidates `order` gives near it."""
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
     found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in order(best)]
     return min(0.0, *found)
 
 
 def best_order(delta: float, rho: float) -> float:
-    """Return the best t = order - 1 for a given delta."""
+    """Return the t = order - 1 that gives the smallest epsilon for a delta."""
     return _root(lambda t: t * (t * rho) + math.log1p(t) + math.log(delta))
 
 
 def epsilon_at(t: float, delta: float, rho: float) -> float:
-    """Return the epsilon that an order of 1 + t gives for a delta."""
+    """Return the epsilon that follows from rho-zCDP at a delta, by the divergence of order 1 + t."""
     return (1.0 + t) * rho - _log_inverse(t) - (math.log(delta) + math.log1p(t)) / t
 
 
 def _root(rising: Callable[[float], float]) -> float:
-    """Find the zero of an increasing function of t > 0, by searching in ln t."""
+    """Return the zero of an increasing function of t > 0, found by a search over ln t."""
     if rising(math.exp(-_FARTHEST)) >= 0.0:
         return math.exp(-_FARTHEST)
     return math.exp(root(lambda place: rising(math.exp(place)), -_FARTHEST, _FARTHEST))

@@ -81,7 +81,7 @@ def test_bytes_that_are_not_a_vector_are_refused():
     for damaged in (whole[:-1], whole[:60], whole + b"x", whole[:5000] + b"?" + whole[5001:]):
         with pytest.raises(StoreDamagedError):
             MultipleRelease.from_bytes(damaged)
-    with pytest.raises(InputError, match="do not come from"):
+    with pytest.raises(InputError, match="were not written by this version"):
         MultipleRelease.from_bytes(b"PAR1" + whole)
     forged = whole[:-32].replace(b'"Gaussian"', b'"currency"')
     with pytest.raises(InputError, match="unknown noise family"):
@@ -188,7 +188,7 @@ def test_a_forked_process_serves_what_was_released_and_draws_nothing_new():
         (lambda: MultipleRelease(Gaussian(), TRUTH, step=2).release(1), DeclarationError, "divide"),
         (lambda: MultipleRelease(Gaussian(), TRUTH, step=2.0**-60).release(1), DeclarationError, "cannot hold"),
         (lambda: MultipleRelease(DiscreteLaplace(), TRUTH, step=1), DeclarationError, "real noise"),
-        (lambda: MultipleRelease(TRUTH, Gaussian()), DeclarationError, "noise with its sensitivity"),
+        (lambda: MultipleRelease(TRUTH, Gaussian()), DeclarationError, "must be a noise family"),
         (lambda: MultipleRelease(Exponential(), TRUTH).release(1), DeclarationError, "never negative"),
         (lambda: MultipleRelease(Gaussian(), TRUTH).release(0), LevelError, "positive"),
         (lambda: MultipleRelease(Gaussian(), TRUTH, cap=float("nan")), LevelError, "nan"),

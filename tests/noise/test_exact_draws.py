@@ -69,7 +69,7 @@ def test_a_weight_lies_within_its_bounds(rate: Fraction, more: Fraction) -> None
 
 def test_a_probability_of_nothing_is_refused_and_not_pondered_for_ever() -> None:
     """If interval arithmetic cannot tell the weight of a tail from 0, drawing raises an error instead of looping."""
-    with pytest.raises(LevelError, match="too near"):
+    with pytest.raises(LevelError, match="too close"):
         draw(Tail(lambda: decay(THIRD) - decay(THIRD)), 1, rng=entropy.seeded(1))
 
 

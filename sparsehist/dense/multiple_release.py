@@ -251,7 +251,7 @@ class MultipleRelease:
                 return
             cap = self._cap if self._cap is not None else max(self._state.offsets, default=None)
             if cap is None:
-                raise LevelOrderError("there is no level to seal at: give a cap, or release a level first")
+                raise LevelOrderError("nothing was released, so there is no level to seal at: give a cap first")
             std, real = self._state.family.std(cap), not self._state.family.integer
             if real and step_of(self._state, cap, self._step) <= kept_step(std):
                 raise LevelOrderError("cannot seal: the grid is too fine at this cap; declare a coarser truth_step")

@@ -43,7 +43,7 @@ class ProcessNoise(Family):
 
     def __post_init__(self) -> None:
         if isinstance(self.sensitivity, bool) or self.sensitivity != int(self.sensitivity) or self.sensitivity < 1:
-            raise DeclarationError(f"sensitivity must be a whole number of 1 or more, got {shown(self.sensitivity)}")
+            raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {shown(self.sensitivity)}")
 
     def _law(self, mean: float) -> IntegerLaw:
         """Return the distribution of the noise or of an increment, given the mean of the Poisson process."""

@@ -123,7 +123,7 @@ def test_levels_outside_the_interval_and_bad_declarations_are_refused():
     for level in ("0.99", "2.01"):
         with pytest.raises(LevelOrderError, match="extend"):
             path.evaluate(level)
-    with pytest.raises(LevelOrderError, match="inside"):
+    with pytest.raises(LevelOrderError, match="already covers"):
         path.extend("1.5", rng=rng)
     for wrong in ((0, 1, 2, 1.0), (1, 2, 1, 1.0), (1, 1, 1, 1.0), (1, 1, 2, 0.0), (1, 1, 2, math.nan)):
         with pytest.raises(DeclarationError):

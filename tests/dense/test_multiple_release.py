@@ -181,7 +181,7 @@ def test_a_forked_process_serves_what_was_released_and_draws_nothing_new():
         (lambda: MultipleRelease(Laplace(), [1.0, float("inf")]), DataError, "infinite"),
         (lambda: MultipleRelease(Gaussian(), [None, 1]), DataError, "integers or floats"),
         (lambda: MultipleRelease(Gaussian(), [2**53, 1]), DataError, r"2\*\*52"),
-        (lambda: MultipleRelease(DiscreteLaplace(), [0.5, 1]), DataError, "not whole"),
+        (lambda: MultipleRelease(DiscreteLaplace(), [0.5, 1]), DataError, "whole values"),
         (lambda: MultipleRelease(DiscreteLaplace(), np.array([2**63], np.uint64)), DataError, r"2\*\*62"),
         (lambda: MultipleRelease(Gaussian(), [0.3], truth_step=0.25), DataError, "multiples"),
         (lambda: MultipleRelease(Gaussian(), TRUTH, step=0.3).release(1), DeclarationError, "power of two"),

@@ -1,1 +1,1 @@
-"""Make a release from a request: check the ledger, fix the public parameters, draw, commit, publish."""
+"""Make a release from a request: check the ledger, fix the public parameters, draw the noise, commit and publish."""

@@ -1,4 +1,4 @@
-"""Make or plan a release of any kind: cells, workload or running counts. Parameters may be text."""
+"""Make or plan a release of cells, of a workload or of running counts. Parameters may be given as text."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def request_of(
     existing_kind: str | None = None,
     **parameters: Any,
 ) -> tuple[Request, pipeline.Opener]:
-    """Check the parameters of `Series.release`; return the request and the function that opens its noise path.
+    """Check the parameters of `Series.release`; return a request and a function that opens its noise path.
 
-    `existing_kind` is the kind of the release that already has this name, or None.
+    `existing_kind` is the kind of the release that already has the name `name`; None if there is no such release.
     """
     chosen = {word: value for word, value in parameters.items() if value is not None}
     levels = level_fields(level, epsilon, delta)
@@ -54,8 +54,8 @@ def request_of(
         raise DeclarationError(f"{word}= is {refused[word]}", parameter=word)
     if of_workload:
         if declaration.steps is not None:
-            raise DeclarationError("a running series has no workloads", parameter="workload")
-        from sparsehist.release import workload_round  # imports scipy's linear algebra, which is slow
+            raise DeclarationError("a running series cannot release workloads", parameter="workload")
+        from sparsehist.release import workload_round  # slow to import, because of scipy
 
         return workload_round.requested(declaration, name, levels, **chosen), workload_round.open_path
     sums = measure_sums(declaration, chosen.pop("measures", None))
@@ -84,7 +84,7 @@ def plan(
     equal: int | None = None,
     **parameters: Any,
 ) -> Plan:
-    """Plan releases of cells or of a step; see `Series.plan`."""
+    """Plan releases of cells, or of one step of a running series; see `Series.plan`."""
     if declaration.steps is not None and parameters.get("step") is None:
         raise DeclarationError(
             f"{declaration.name!r} is a running series: give step=, the step to plan", parameter="step"
@@ -113,9 +113,9 @@ def release(
     target: Path | None = None,
     **parameters: Any,
 ) -> Release | WorkloadRelease:
-    """Make a release of a series, or return the existing release of that name.
+    """Make a release of a series, or return the existing release with the name `name`.
 
-    `series` is a declaration or a name, and `series_id` its id if known. A wrong `target` is refused before drawing.
+    `series` is a declaration or a name. If the file `target` cannot be written, an error is raised before drawing.
     """
     checked_name("release", name)
     with home.hold() as state:

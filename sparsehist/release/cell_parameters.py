@@ -1,4 +1,4 @@
-"""Choose the public parameters of a cell release and of its sums of measures, before anything is drawn."""
+"""Choose the public parameters of a release of cells and of its sums of measures, before noise is drawn."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LARGEST_THRESHOLD = 2.0**48
-# Half of the number of cells that a round can draw, so that refusals do not depend on the counts.
+# A round can draw 2**31 cells. Half of these may be false keys, so that refusals do not depend on the counts.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their law in total variation"
 DEFAULT_FALSE_KEYS = 0.01
 """Expected false keys. Compared with 1, the threshold is 1.5 % higher for strings of 32 bytes, 47 % for 294 keys."""
-# Up to these limits, a count plus noise on the grid fits the 53 bits of a double. Beyond them, rounding the sum would
-# reveal differences between counts.
+# Within these limits, a count plus noise on the grid fits the 53 bits of a double.
+# Beyond them, a noisy count would be rounded once more, which would reveal differences between counts.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 _LEAST_SUM_STD, _LARGEST_SUM_STD = 2.0**-2, 2.0**46
@@ -59,11 +59,11 @@ _Past = Sequence[tuple[Point, Family, float]]
 
 @dataclass(frozen=True)
 class MeasureSums:
-    """Sums of one measure, released at a level."""
+    """Public parameters of the sums of one measure in a release."""
 
     measure: Measure
-    family: Family  # law of the noise of a sum, in steps
-    level: Fraction  # level on the measure's noise path
+    family: Family  # noise of one sum, in steps of the measure
+    level: Fraction  # level of these sums, on the noise path of the measure
 
     def __post_init__(self) -> None:
         where = f" for the measure {self.measure.name!r}"
@@ -71,35 +71,35 @@ class MeasureSums:
 
     @property
     def std(self) -> float:
-        """Standard deviation of the noise, in units of the column."""
+        """Standard deviation of the noise of a sum, in units of the measure's column."""
         return self.family.std(self.level) * float(self.measure.step)
 
     @property
     def grid(self) -> float:
-        """Grid of published sums, in steps, near std/16. It may exceed 1, because truth plus noise is rounded."""
+        """Grid of published sums, in steps of the measure: 1 for integer noise, else a power of two near std/16."""
         if self.family.integer:
             return 1.0
         return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)
 
     def within(self, alpha: float) -> float:
-        """Return a distance that noise and rounding exceed with probability at most alpha, in units of the column."""
+        """Return a bound, in units of the column, that a sum's error exceeds with probability at most `alpha`."""
         grid = 0.0 if self.family.integer else self.grid / 2
         distance = float(self.family.inverse_log_tail(math.log(alpha / 2), self.level)) + grid
         return distance * float(self.measure.step)
 
     @property
     def variance(self) -> float:
-        """Variance of noise and rounding together, in squared units of the column."""
+        """Variance of noise plus rounding of a sum, in squared units of the measure's column."""
         return self.std**2 + (self.grid * float(self.measure.step)) ** 2 / 12
 
     @property
     def statement(self) -> str:
-        """Text that these sums add to the guarantee of the counts."""
+        """The guarantee of these sums in words, to be appended to the guarantee of the counts."""
         return f"; {self.measure.sum_column}, with independent noise, adds {self.family.statement(self.level)}"
 
 
 def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Level]) -> dict[str, Level]:
-    """Read `measures=`: one level for all measures, or a level by name, also as text: price=0.5, events=1/3."""
+    """Return levels by measure, from one level for all, a mapping, or text such as `price=0.5, events=1/3`."""
     names = [measure.name for measure in measures]
     pairs: list[tuple[str, Level]] = []
     if isinstance(level, Mapping):
@@ -112,7 +112,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
     levels = dict(pairs)
     if not levels or len(levels) < len(pairs) or not levels.keys() <= set(names):
         raise DeclarationError(
-            f"measures= gives one level for each measure of the series, or one for all; measures of the series: "
+            f"measures= must be one level for all measures, or levels of measures by name; measures of the series: "
             f"{', '.join(names) or 'none'}; got {shown(level)}",
             parameter="measures",
         )
@@ -120,7 +120,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
 
 
 def measure_sums(declaration: Declaration, level: Level | Mapping[str, Level] | None) -> tuple[MeasureSums, ...]:
-    """Return the sums of a series' measures, at the levels that `measures=` gives."""
+    """Return the `MeasureSums` of each measure for which `level`, the argument `measures=`, gives a level."""
     levels = {} if level is None else levels_by_name(declaration.measures, level)
     return tuple(
         MeasureSums(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))
@@ -147,7 +147,7 @@ class CellRequest(Request):
 
     @property
     def measure_levels(self) -> dict[str, str] | None:
-        """Levels by measure, as text; None without measures."""
+        """Level of each requested measure, as text; None if no measures are requested."""
         return {sums.measure.name: level_text(sums.level) for sums in self.measures} or None
 
     def as_json(self) -> dict[str, Any]:
@@ -164,10 +164,10 @@ def requested(
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check parameters as far as possible without a store; `levels` is the result of `level_fields`."""
+    """Check the parameters of a release of cells without a store; `levels` is the result of `level_fields`."""
     if sum(value is not None for value in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
-            "give threshold= or false_keys=, not both; in an open domain open_delta= or threshold=",
+            "give only one of threshold= and false_keys= (in an open domain, of threshold= and open_delta=)",
             parameter="threshold" if open_delta is None else "open_delta",
         )
     return CellRequest(
@@ -183,7 +183,7 @@ def requested(
 def _within(
     what: str, value: float | None, low: float, high: float, kind: type[DeclarationError] = ThresholdError
 ) -> float | None:
-    """Return a number above `low` and at most `high`, or None for None."""
+    """Return `value` as a float, or None if it is None; refuse a value that is not above `low` and at most `high`."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, Real) or not low < value <= high:
@@ -192,9 +192,9 @@ def _within(
 
 
 def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
-    """Choose the threshold, and return the metadata of a release.
+    """Return the metadata of a release of cells, including its threshold.
 
-    `past` has each spent level with its lowest effective threshold.
+    `past` has each level that was released before, with the lowest effective threshold used at that level.
     """
     family, level = declaration.family_in_units, present(request.level)
 
@@ -219,11 +219,11 @@ def parameters_at(
     past: _Past,
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
-    """Return the metadata of a release of cells (step 0) or of one step, as keyword arguments.
+    """Return the metadata of a release of cells, or of one step of a running series, as keyword arguments.
 
-    `point` is its step and level; `past` has point, noise and lowest effective threshold of earlier releases.
-    `family` is in parts of a count. `still_lazy` returns None if empty cells can be drawn lazily at an effective
-    threshold, else the largest share of empty cells that a release could publish lazily.
+    `point` is the step (0 for cells) and level; `past` has point, noise and lowest effective threshold of each
+    earlier release. Noise is in parts of a count. `still_lazy` gets an effective threshold, and returns None if empty
+    cells can be drawn lazily, else the largest P[noise > threshold] at which they could.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
     check_std(std, _LEAST_STD, _LARGEST_STD, "counts")
@@ -248,12 +248,12 @@ def parameters_at(
 def _closed_threshold(
     family: Family, declaration: Declaration, request: CellRequest, still_lazy: Callable[[float], float | None]
 ) -> dict[str, Any]:
-    """Choose the threshold by the expected number of false keys; the effective threshold is in parts of a count."""
+    """Return the threshold fields of the metadata in a closed domain; `effective_threshold` in parts of a count."""
     size, unit, level = declaration.domain.size, declaration.unit_of_counts, present(request.level)
     if request.open_delta is not None:
         raise DeclarationError(
-            f"open_delta={request.open_delta!r} is for open domains; for {declaration.domain.describe()} give "
-            "false_keys= or threshold="
+            "open_delta= is for open domains only: give false_keys= or threshold= instead; got "
+            f"open_delta={request.open_delta!r} for {declaration.domain.describe()}"
         )
 
     def enough(false_keys: float) -> float:
@@ -269,7 +269,7 @@ def _closed_threshold(
     if expected > request.max_false_keys:
         problem = f"publish about {expected:.3g}"
     elif size > limit and (share := still_lazy(effective)) is not None:
-        # Too few cells would stay hidden after this release. The size of a domain may exceed the largest float.
+        # Exact fractions are used, because the size of a domain may exceed the largest float.
         problem, limit = "have to draw all", float(min(Fraction(share) * size, Fraction(sys.float_info.max)))
     if problem:
         raise ThresholdError(
@@ -287,11 +287,11 @@ def _closed_threshold(
 def _open_threshold(
     point: Point, family: Family, declaration: Declaration, request: CellRequest, past: _Past
 ) -> dict[str, Any]:
-    """Choose the threshold that the series' remaining delta allows; return it with the delta spent and left."""
+    """Return the threshold and delta fields of the metadata in an open domain, within the series' remaining delta."""
     if request.false_keys is not None:
         raise DeclarationError(
-            f"false_keys={request.false_keys!r} is not for {declaration.domain.describe()}: keys that nobody touched "
-            "are never published, so there are no false keys. Give open_delta=, threshold= or neither"
+            "an open domain has no false keys, because keys without units are never published: give open_delta=, "
+            f"threshold= or neither; got false_keys={request.false_keys!r} for {declaration.domain.describe()}"
         )
     before = OpenBudget(of_kind(declaration.domain, Open).delta, declaration.touched)
     for release in past:
@@ -302,8 +302,8 @@ def _open_threshold(
             share = min(left, left if request.open_room is None else request.open_room) / 2
             if not share > 0:
                 raise BudgetExceededError(
-                    "the budget of the population has no delta left for open domains: raise the budget, with a delta "
-                    "for open domains. Nothing was spent"
+                    "the budget of the population has no delta left for open domains: set a larger budget that has a "
+                    "delta for open domains. Nothing was spent"
                 )
         if share > left:
             raise _refusal(share, before, "at most the remaining delta may be spent")
@@ -332,7 +332,7 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 
 
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
-    """Return the joint guarantee of all releases of an open domain; `words` state it for the finest level."""
+    """Return the joint guarantee of all releases of an open domain; `words` state the guarantee without its delta."""
     zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
     joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"
     return (
@@ -342,16 +342,16 @@ def joint_statement(declaration: Declaration, words: str, finest: Fraction, delt
 
 
 def sums_published(metadata: CellMetadata) -> tuple[MeasureSums, ...]:
-    """Return the sums of a release, read from its metadata."""
+    """Return the parameters of a release's sums of measures, read from its metadata."""
     return measure_sums(metadata.declaration, metadata.measure_levels)
 
 
 def measure_limits(frame: pl.DataFrame, metadata: CellMetadata, alpha: float) -> dict[str, FloatArray]:
-    """Return confidence limits of the sums and means of a release; each interval errs with probability at most alpha.
+    """Return confidence limits of a release's sums and means; each interval errs with probability at most `alpha`.
 
-    The columns are price_sum_low, price_sum_high, price_mean_low, price_mean_high and so on; shape (rows,) each. Only
-    Gaussian noise gives limits of means. If the denominator may be 0, limits of a mean are infinite; the lower limit
-    is 0 if the measure cannot be negative.
+    Columns have names such as price_sum_low, price_sum_high, price_mean_low and price_mean_high; shape (rows,) each.
+    Only Gaussian noise gives limits of means; they are infinite if the true number of events may be 0. If a measure
+    cannot be negative, its limits are at least 0.
     """
     limits: dict[str, FloatArray] = {}
     laws = {sums.measure.name: sums for sums in sums_published(metadata)}
@@ -372,9 +372,9 @@ def measure_limits(frame: pl.DataFrame, metadata: CellMetadata, alpha: float) ->
 def _ratio_limits(
     above: FloatArray, law_above: MeasureSums, below: FloatArray, law_below: MeasureSums, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return Fieller's limits of the ratio of two true sums, from sums with independent Gaussian noise.
+    """Return Fieller's confidence limits of the ratio of two true sums, from sums with independent Gaussian noise.
 
-    The limits enclose all ratios r for which (above - r below)² is at most z² times its variance.
+    The limits enclose all r for which |above - r * below| is at most z of its standard deviations (z from `alpha`).
     """
     z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
     square = below**2 - z**2 * law_below.variance
@@ -388,7 +388,7 @@ def _ratio_limits(
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Return means per event if `columns` has sums of events; NaN if the noisy number of events is at most 0."""
+    """Return means per event, or nothing if `columns` has no `events_sum`; a mean is NaN if that sum is at most 0."""
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}

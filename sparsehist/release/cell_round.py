@@ -1,8 +1,8 @@
-"""The noise paths of a series' cells and of its measures: draw a round, and read the rows of a committed release.
+"""Draw the noise of a release of cells and of its sums of measures, and read the rows of a committed release.
 
-The path of a measure stores each cell that a release with this measure published: its true sum, and its noise at all
-levels. This noise is independent of the noise of counts, so noisy counts may select the rows (docs/mathematics.md,
-measures). A round of sums is committed together with its round of cells.
+The noise path of a measure stores each cell published with this measure: its true sum, and its noise at all levels.
+The noise of sums is independent of the noise of counts, so noisy counts may decide which sums are published
+(docs/mathematics.md, measures). Sums are committed together with the counts of the same release.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from sparsehist.typing import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, repr=False)
 class _TrackingPath(NoisePath):
-    """A noise path that tracks cells."""
+    """A noise path with a stored list of tracked cells."""
 
     def tracked(self) -> tuple[Tracked, pl.DataFrame]:
         """Return the tracked cells, and the keys of the tracked empty cells in the same order."""
@@ -55,7 +55,7 @@ class _TrackingPath(NoisePath):
 
 @dataclass(frozen=True, repr=False)
 class CellPath(_TrackingPath):
-    """The noise path of the cells of a series; it exists from the start."""
+    """The noise path of the cells of a series, created together with the series."""
 
     @property
     def path_id(self) -> int:
@@ -75,7 +75,7 @@ class CellPath(_TrackingPath):
     def statement(self, request: CellRequest, metadata: CellMetadata) -> str:
         declaration, level = self.locked.declaration, present(request.level)
         if declaration.domain.is_open:
-            # In an open domain the delta covers all releases together, so the stated level must too.
+            # In an open domain the delta covers all releases together, so the stated level must cover them too.
             level = max([level, *(spent_level for spent_level, _ in self._past)])
         words = declaration.family_in_units.statement(level)
         if declaration.domain.is_open:
@@ -127,7 +127,7 @@ class CellPath(_TrackingPath):
         )
 
     def rows(self, level: Fraction, metadata: CellMetadata) -> pl.DataFrame:
-        """Return the rows of a committed release: the same rows at each call."""
+        """Return the rows of a committed release; every call returns the same rows."""
         declaration, (tracked, empty_keys) = self.locked.declaration, self.tracked()
         noise = self.locked.state.noise(self.path_id, level, tracked.position.size)
         shown = self._shown(tracked, noise, empty_keys, metadata)
@@ -147,7 +147,7 @@ class CellPath(_TrackingPath):
 
 @dataclass(frozen=True, repr=False)
 class MeasurePath(_TrackingPath):
-    """The noise path of one measure; its first round opens it."""
+    """The noise path of one measure; the first release with this measure adds the path to the store."""
 
     request: MeasureSums
 
@@ -156,7 +156,7 @@ class MeasurePath(_TrackingPath):
         return measure_path(self.request.measure.name)
 
     def draw_sums(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of a release; new cells of the path get noise at all earlier levels too."""
+        """Draw the noise of a release's sums; cells new on this path also get noise at all earlier levels."""
         declaration, path_id, measure = self.locked.declaration, self.path_id, self.request.measure
         family, level, (tracked, empty_keys) = self.request.family, self.request.level, self.tracked()
         n_tracked, near = tracked.position.size, self.neighbours(level, tracked.position.size)
@@ -188,7 +188,7 @@ class MeasurePath(_TrackingPath):
         """Return noisy sums for the rows of a release, in units of the measure's column."""
         (tracked, empty_keys), step = self.tracked(), self.request.measure.step
         of_cell, nonempty = np.empty(shown.position.size, np.int64), shown.position >= 0
-        order = np.argsort(tracked.position, kind="stable")  # empty cells come first
+        order = np.argsort(tracked.position, kind="stable")  # empty cells, at position -1, come first
         of_cell[nonempty] = order[np.searchsorted(tracked.position[order], shown.position[nonempty])]
         numbered = empty_keys.with_columns(cell=order[: empty_keys.height])
         cells = shown.empty_keys.join(numbered, on=empty_keys.columns, how="left", maintain_order="left")["cell"]
@@ -199,21 +199,21 @@ class MeasurePath(_TrackingPath):
 
 
 def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
-    """Round sums plus noise to the grid, in steps; any shape.
+    """Return sums plus noise, rounded to the grid. All are in steps of the measure, and may have any shape.
 
-    The part of a sum that is on the grid is added last, so large sums do not cost digits of the noise.
+    The largest multiple of the grid in each sum is added last, so the noise loses no precision to large sums.
     """
     on_grid = np.floor(sums / grid) * grid
     return np.asarray(on_grid + round_to_grid((sums - on_grid) + noise, grid), np.float64)
 
 
 def open_path(locked: LockedSeries, _request: CellRequest) -> CellPath:
-    """Return the noise path of the cells, which every series has."""
+    """Return the noise path of the cells of a series, which is the same for every request."""
     return CellPath(locked)
 
 
 def _tracked_by_group(files: SeriesFiles, tracked: Tracked) -> IntArray:
-    """Return how many cells of each group are tracked."""
+    """Return the number of tracked cells in each group of cells with equal counts."""
     count, start, _ = files.groups
     nonzero = tracked.position[tracked.position >= 0]
     return np.bincount(np.searchsorted(start, nonzero, side="right") - 1, minlength=count.size)
@@ -222,7 +222,7 @@ def _tracked_by_group(files: SeriesFiles, tracked: Tracked) -> IntArray:
 def _untracked_groups(
     files: SeriesFiles, n_taken: IntArray, tracked: Tracked, domain: Domain
 ) -> tuple[IntArray, list[int]]:
-    """Return counts and sizes of the groups of untracked cells; empty cells (0 in an open domain) come first."""
+    """Return the count and size of each group of untracked cells with equal counts; the empty cells come first."""
     count, _, size = files.groups
     tracked_empty = tracked.position.size - int(n_taken.sum())
     empty = 0 if domain.is_open else domain.size - files.n_nonzero - tracked_empty
@@ -234,10 +234,10 @@ def _untracked_groups(
 def _assign_cells(
     files: SeriesFiles, n_taken: IntArray, new: NewlyTracked, counts: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return positions and counts of newly tracked cells: the next cells of each group; position -1 if empty.
+    """Return the positions in the counts file (-1 for empty cells) and the true counts of newly tracked cells.
 
-    Cells of a group are stored in uniformly random order, and tracked cells come first. So the next cells are a
-    uniform choice.
+    Cells with equal counts form a group, are stored in uniformly random order, and are tracked in this order. So the
+    next cells of a group are a uniform choice among its untracked cells.
     """
     count, start, _ = files.groups
     counted = counts > 0
@@ -254,7 +254,7 @@ def _assign_cells(
 def _draw_empty_keys(
     domain: Domain, files: SeriesFiles, tracked_keys: pl.DataFrame, n: int, *, rng: np.random.Generator
 ) -> pl.DataFrame:
-    """Draw keys for newly tracked empty cells, uniformly among the keys that are neither counted nor tracked."""
+    """Draw the keys of `n` newly tracked empty cells, uniformly from all empty keys that are not yet tracked."""
     if n == 0:
         return tracked_keys.clear()
 

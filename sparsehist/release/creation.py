@@ -1,4 +1,4 @@
-"""Create a series: check the declaration, count the log, write the files, commit."""
+"""Create a series: check the declaration, count the log, write the files and commit them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,9 @@ _CHANGED = {
 
 
 def with_source(declaration: Declaration, source: object) -> Declaration:
-    """Return the declaration with the fields that the source decides.
+    """Return the declaration with the fields that depend on the source of the log.
 
-    These are the types of keys, the order that decides which keys of a unit count, and the assumptions of the
-    guarantee.
+    These are the types of keys, whether every engine keeps the same keys, and what the guarantee assumes.
     """
     if is_spark_frame(source) or (isinstance(source, Counts) and source.counted_by is not None):
         declaration = replace(declaration, bounding=replace(declaration.bounding, portable=True))
@@ -68,15 +67,15 @@ def counted_into(
     declaration: Declaration,
     counting: Counting | None = None,
     *,
-    if_exists: str = "error",  # or "reuse"; or "resume", which accepts rows that cannot be compared
-    is_bounded: bool = False,  # whether the source is `Counts` that this package bounded for the declared unit
+    if_exists: str = "error",  # or "reuse"; or "resume": reuse, even if the source cannot be compared
+    is_bounded: bool = False,  # whether this package made the source, `Counts`, bounded for the declared unit
     choose: PairsChosen | None = None,
-    check: Callable[[State], None] | None = None,  # refuses to commit if the input of `choose` has changed
+    check: Callable[[State], None] | None = None,  # raises an error if the input of `choose` has changed
 ) -> SeriesRecord:
-    """Count a log into a new series, or return an existing equal series; create the store if it does not exist."""
+    """Count a log into a new series, or return the existing series if it is equal; create the store if needed."""
     declaration, counting = with_source(declaration, source), counting or Counting()
     if counting.engine == ("memory" if is_spark_frame(source) else "spark"):
-        raise DeclarationError(f"engine={counting.engine!r} does not count this log", parameter="counting")
+        raise DeclarationError(f"engine={counting.engine!r} cannot count a log of this type", parameter="counting")
     ensure_store(home.path)
     with ExitStack() as spills, reporting(counting.progress) as report:
         with home.hold() as state:
@@ -85,7 +84,7 @@ def counted_into(
                 Ledger.of(state).check_series(declaration)
                 spill = spills.enter_context(spill_directory(state.spill))
         if record is None:
-            # Counting does not lock the store, so other processes can release meanwhile.
+            # The store is not locked during counting, so other processes can make releases.
             log, unit, written = checked_source(source, declaration), declaration.unit, spill / "series"
             how = counting.resources() | {"unit": None if is_bounded else unit, "progress": report}
             new = _counted(home, log, declaration, written, choose, durable=state.durable, **how)
@@ -96,11 +95,11 @@ def counted_into(
                     if check is not None:
                         check(state)
                     return _registered(state, declaration, new, written)
-    return _reused(home, record, source, declaration, if_exists)  # it existed, or another process made it first
+    return _reused(home, record, source, declaration, if_exists)  # existed, or was made by another process
 
 
 def declared_into(home: Home, declaration: Declaration, if_exists: str) -> SeriesRecord:
-    """Make a running series, whose steps are appended later, or return an existing equal series."""
+    """Create a running series without steps, or return the existing series if it is equal."""
     ensure_store(home.path)
     with home.hold() as state:
         record = state.series(declaration.name)
@@ -120,13 +119,13 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
 
 
 def _registered(state: State, declaration: Declaration, new: SeriesRecord, written: Path) -> SeriesRecord:
-    """Move the files of a series into the store and commit it."""
+    """Move the files of a new series into the store, commit the series, and return its record."""
     state.commit_series(new, written, integer_noise=declaration.family.integer)
     return present(state.series(new.name))
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return the source to count; refuse a query that may mix units, unless it is declared unverified."""
+    """Return the source to count; refuse a query whose rows may mix units, unless it is declared unverified."""
     if not isinstance(source, Query):
         return source
     query = replace(source, unverified=source.unverified or declaration.unverified)
@@ -143,7 +142,7 @@ def _reading(declaration: Declaration) -> dict[str, Any]:
 
 
 def pairs_of_log(home: Home, source: object, declaration: Declaration, salt: bytes, counting: Counting) -> UnitPairs:
-    """Check the query of a log, and list its distinct pairs of unit and key without locking the store."""
+    """Return the distinct pairs of unit and key of a log, after checking its query. The store is not locked."""
     log = checked_source(source, declaration)
     with ExitStack() as spills, reporting(counting.progress) as report:
         with home.hold() as state:
@@ -180,7 +179,7 @@ def _counted(
     else:
         counted = count_keys(log, may_be_empty=may_be_empty, **declared)
         engine, frame = counted.engine, counted.frame
-        if home.reproducible:  # engines return rows in any order, and may omit keys with count 0
+        if home.reproducible:  # engines differ in row order and in whether they list keys with count 0
             frame = frame.filter(pl.col("count") > 0).sort(pl.all())
         (frame,) = _countable([frame], may_be_empty=True)
         how["progress"]("writing")
@@ -195,14 +194,14 @@ def _counted(
 
 
 def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterator[pl.DataFrame]:
-    """Yield frames of counts unchanged; refuse counts too large for noise, and an empty log."""
+    """Yield the frames of counts unchanged; refuse an empty log, and counts too large for exact sums with noise."""
     for number, frame in enumerate(frames):
         if number == 0 and frame.is_empty() and not may_be_empty:
             raise DataError(EMPTY)
         if int(frame["count"].max() or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
             raise DataError(
-                f"a key has more than {LARGEST_COUNT} units, too many for a count and its noise in one double; the "
-                "count column is not a number of units, or has to be scaled"
+                "a count is too large for adding noise in a double: check that the count column counts units, "
+                f"or scale it; the largest allowed count is {LARGEST_COUNT}"
             )
         yield frame
 
@@ -210,7 +209,7 @@ def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterato
 def _reused(
     home: Home, record: SeriesRecord, source: object, declaration: Declaration, if_exists: str
 ) -> SeriesRecord:
-    """Return the existing series if it was made from the same log with the same declaration; else refuse."""
+    """Return the existing series if it was made from this log with this declaration; otherwise raise an error."""
     existing = declaration_of(record)
     series = f"{home!r} has a series {existing.name!r} already"
     check_equal_declaration(series, existing, declaration, if_exists)

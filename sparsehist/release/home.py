@@ -1,4 +1,4 @@
-"""The `Home` class: where a store is, and the settings of calls to it (waiting time, caller, randomness)."""
+"""The `Home` class: the location of a store, and settings of its calls (waiting time, caller, randomness)."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _worked_in: int | None = None
 
 
 class Home:
-    """A store on disk or in memory. It keeps no file open between calls, so it survives forks.
+    """The location of a store, on disk or in memory, and settings for calls to it. Calls leave no file open.
 
-    Each call waits up to `wait` seconds for a store in use. The ledger records `who`, by default the user of the
-    operating system. A store in memory is erased together with this object.
+    A call waits up to `wait` seconds for a store in use. The ledger records `who`, the caller, by default the user of
+    the operating system. A store in memory is erased when this object is deleted.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, wait: float = 0.0, seed: int | None = None, who: str | None = None
     ) -> None:
         if not isinstance(path, str | os.PathLike):
-            raise DeclarationError(f'a store is the path of a directory, or ":memory:"; got {shown(path)}')
+            raise DeclarationError(f'a store must be the path of a directory, or ":memory:"; got {shown(path)}')
         self.wait, self.who = checked_wait(wait), checked_text("who", who)
         self.in_memory = os.fspath(path) == MEMORY
         self._seeded = None
         if seed is not None:
             if not self.in_memory:
-                raise DeclarationError('seed is for ":memory:" stores only: a store on disk never repeats its noise')
+                raise DeclarationError('seed= is for ":memory:" stores only: a store on disk never repeats its noise')
             self._seeded = entropy.seeded(checked_whole("seed", seed, 0, 2**63))
         self.path = _directory_in_memory(self) if self.in_memory else Path(path).absolute()
 
@@ -52,11 +52,11 @@ class Home:
 
     @contextmanager
     def hold(self, *, at_least: float = 0.0) -> Iterator[State]:
-        """Lock, check and open the store for a block; wait for a store in use for `at_least` this many seconds."""
+        """Lock, check and open the store for a `with` block. Wait up to max(`wait`, `at_least`) seconds."""
         if _worked_in not in (None, os.getpid()):
             raise StoreError(
-                "this process was forked after Polars had started its threads, which a fork does not carry over; "
-                "start workers by multiprocessing's 'spawn' or 'forkserver', or fork before the first release"
+                "this process was forked after Polars had started threads, and a fork does not copy threads: start "
+                "workers with multiprocessing's 'spawn' or 'forkserver', or fork before the first release"
             )
         wait = max(self.wait, at_least)
         with open_state(self.path, wait=wait, durable=not self.in_memory, who=self.who) as state:
@@ -64,26 +64,26 @@ class Home:
 
     @property
     def reproducible(self) -> bool:
-        """Whether the store has a seed, so that random numbers repeat."""
+        """Whether the store has a seed, so that every run draws the same random numbers."""
         return self._seeded is not None
 
     def work(self) -> None:
-        """Record that Polars runs in this process: its threads do not survive a fork, so a child would hang."""
+        """Record that Polars runs in this process. A forked child would lack the threads of Polars, and hang."""
         global _worked_in  # noqa: PLW0603 - threads belong to the process
         _worked_in = os.getpid()
 
     def generator(self) -> np.random.Generator:
-        """Return the random generator for one round: the seeded one, or a new one from the operating system."""
+        """Return the seeded generator of the store, or a new generator with a secret key if the store has no seed."""
         self.work()
         return entropy.generator() if self._seeded is None else self._seeded
 
     def series_names(self) -> list[str]:
-        """Return the names of the series, sorted."""
+        """Return the names of all series in the store, sorted."""
         with self.hold() as state:
             return sorted(record.name for record in state.all_series())
 
     def find(self, state: State, name: str, series_id: str | None = None) -> SeriesRecord:
-        """Return the series with this name, and this id unless it is None, or raise a NotFoundError."""
+        """Return the series with this name and, if an id is given, this id; raise NotFoundError if there is none."""
         record = state.series(name)
         if record is not None and series_id in (None, record.series_id):
             return record
@@ -95,7 +95,7 @@ class Home:
         raise NotFoundError(f"{self!r} has no series {name!r}; it has {names}")
 
     def close(self) -> None:
-        """Erase a store in memory."""
+        """Erase the store if it is in memory."""
         if self.in_memory:
             shutil.rmtree(self.path.parent, ignore_errors=True)
 
@@ -106,7 +106,7 @@ def home_of(store: str | os.PathLike[str] | Home) -> Home:
 
 
 def _directory_in_memory(owner: object) -> Path:
-    """Make a private directory, in memory if the system allows; it is erased together with `owner`."""
+    """Create a store in a private directory, in memory if possible. It is erased when `owner` is deleted."""
     shared = Path("/dev/shm")  # noqa: S108 - the directory made in it is private
     parent = shared if os.access(shared, os.W_OK) else None
     directory = Path(tempfile.mkdtemp(prefix="sparsehist-", dir=parent))
@@ -116,6 +116,6 @@ def _directory_in_memory(owner: object) -> Path:
 
 
 def _erase(directory: Path, process: int) -> None:
-    """Erase a directory in the process that made it; a forked child leaves it to its parent."""
+    """Erase a directory if this process made it; a forked child leaves the directory to its parent."""
     if os.getpid() == process:
         shutil.rmtree(directory, ignore_errors=True)

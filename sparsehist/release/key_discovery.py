@@ -1,8 +1,8 @@
 """Discover keys privately in a few rounds of weighted counts, and publish them as a catalogue.
 
-Each round is a series over an open domain with one release. A unit with m keys adds 1/sqrt(m), rounded down, to the
-weight of each key, so its weights have an L2 norm of at most 1. Discovered keys are removed from all units, so the
-next round gives the other keys more weight.
+Each round is a series over an open domain, with one release. A unit with m keys adds 1/sqrt(m), rounded down, to the
+weight of each of its keys, so the L2 norm of these weights is at most 1. Keys that were discovered are left out of
+later rounds, so the other keys of a unit get more weight.
 
 Source: MAD2R (arXiv:2502.08878) and DP-SIPS (arXiv:2301.01998) for the rounds; docs/mathematics.md, "Discovery".
 """
@@ -45,7 +45,7 @@ _MOST_ROUNDS = 8
 
 
 def shares_of_rounds(rounds: int) -> list[Fraction]:
-    """Return the share of level and delta for each round, such as 1/50, 2/25, 9/10; the sum is 1."""
+    """Return each round's share of level and delta, such as 1/50, 2/25 and 9/10; the shares add up to 1."""
     left, shares = Fraction(1), list[Fraction]()
     for number in range(rounds - 1):
         shares.append(left * (_LAST if number == 0 else _EARLIER))
@@ -72,15 +72,15 @@ def discover_keys(
     """Discover keys of a log privately, and return them as a catalogue.
 
     Discovery finds far more keys than a release of an open domain, and a series over the catalogue needs no delta.
-    The ledger lists the rounds as series `{name}_1`, …; another call with the same name returns the same catalogue,
-    at no cost.
+    The ledger lists each round as a series, named `{name}_1` and so on. Another call with the same name and log
+    returns the same catalogue at no cost.
 
     Args:
         store: Directory of the store, created if missing; ":memory:" for experiments; or a Store.
         source: The log itself, as for `create`; not `Counts`.
         unit: Column of the privacy unit, or several that name it together.
         key: Column of the key.
-        most_keys: Largest number of keys that count of one unit, at least 1. Public; a larger one raises thresholds.
+        most_keys: Most keys that a unit counts towards, at least 1. Public; a larger number raises thresholds.
         level: rho of zCDP that all rounds spend together.
         delta: Largest probability, over all rounds, of publishing a key that only one unit has; between 0 and 1.
         rounds: From 1 to 8; the last round takes most of level and delta.
@@ -110,7 +110,7 @@ def discover_keys(
     """
     home = home_of(store)
     if isinstance(source, Counts):
-        raise DeclarationError("Counts have no units: discover keys in the log itself")
+        raise DeclarationError("Counts have no units: give the log itself to discover keys")
     planned = planned_rounds(
         unit=unit, key=key, most_keys=most_keys, level=level, delta=delta, rounds=rounds, kind=kind, name=name,
         population=population, on_null=on_null,
@@ -133,8 +133,8 @@ def discover_keys(
         discovered = pl.concat([discovered, release.frame.select(pl.col(key).alias(discovered.columns[0]))])
     if discovered.is_empty():
         raise NotFoundError(
-            f"no key of the log was published at level {level_text(as_level(level))}, which is spent: discover again "
-            "under another name with a larger level or delta"
+            "no key of the log was published, and the level is spent: discover keys again under another name, with a "
+            f"larger level or delta; the level was {level_text(as_level(level))}"
         )
     return Catalogue(discovered.to_series().sort())
 
@@ -150,7 +150,7 @@ def planned_rounds(
     name: str = "discovery",
     **declared: Any,
 ) -> list[Round]:
-    """Check the parameters of `discover_keys`, and return its rounds; `declared` goes into every declaration."""
+    """Check the parameters of `discover_keys`, and return its rounds; `declared` has more fields of declarations."""
     checked_whole("rounds", rounds, 1, _MOST_ROUNDS)
     if not isinstance(key, str):
         raise DeclarationError(f"key must name one column, got {shown(key)}")
@@ -167,7 +167,7 @@ def planned_rounds(
 
 
 def check_room(home: Home, planned: Sequence[Round]) -> None:
-    """Refuse new rounds that exceed a budget, before anything is drawn; existing rounds cost nothing."""
+    """Refuse new rounds that would exceed a budget, before noise is drawn; rounds that already exist cost nothing."""
     if not home.path.exists():
         return
     with home.hold() as state:
@@ -175,7 +175,7 @@ def check_room(home: Home, planned: Sequence[Round]) -> None:
 
 
 def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
-    """Return the ledger after the planned rounds; refuse a round that exceeds a limit."""
+    """Return the ledger with the planned rounds and their costs; refuse a round that exceeds a limit."""
     for each in planned:
         declaration = each.declared
         ledger.check_series(declaration)
@@ -190,8 +190,8 @@ def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
 
 @dataclass(frozen=True)
 class Round:
-    """Public parameters of a round, which is a series with one release."""
+    """Public parameters of a round of key discovery: a series, and the level and delta of its only release."""
 
     declared: Declaration
     level: str
-    open_delta: float | None = None  # of an open domain; None for the default of a release
+    open_delta: float | None = None  # delta that the release spends; None for the default

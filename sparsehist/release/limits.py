@@ -1,7 +1,7 @@
-"""Limits of populations and series: budgets, raised caps, and populations declared disjoint.
+"""Set limits: budgets of populations, larger caps of series, and populations that are declared disjoint.
 
-Each limit is an event of the store. The functions that return events check them against a ledger, so a dry run and
-the store refuse the same limits.
+Each limit is stored as an event. `budget_event` checks a budget against a ledger and needs no store, so a dry run
+refuses the same budgets as the store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def set_budget(home: Home, **parameters: Any) -> str:
 def budget_event(
     ledger: Ledger, *, population: str = "default", reason: str | None = None, **amounts: Any
 ) -> tuple[dict[str, Any], str]:
-    """Return the event that sets a budget, and a description of the budget for people."""
+    """Check a budget; return the event that sets it in a store, and a description in words."""
     checked_name("population", population)
     checked_text("reason", reason)
     present = [account.declared for account in ledger.of_population(population) if account.dropped is None]
@@ -37,7 +37,7 @@ def budget_event(
     before = ledger.budget_of(population)
     if before is not None and not limits.is_within(before) and reason is None:
         raise DeclarationError(
-            f"the budget of population {population!r} is {before.describe()}: give reason= to change it to "
+            f"give reason= to change the budget of population {population!r} from {before.describe()} to "
             f"{limits.describe()}"
         )
     ledger.check_budget(population, limits)
@@ -55,7 +55,7 @@ def raise_cap(home: Home, series: str, level: Level, *, reason: str, series_id: 
         if cap is None:
             raise DeclarationError(f"the series {series!r} has no cap: there is nothing to raise")
         if wanted <= cap:
-            raise DeclarationError(f"the cap is {level_text(cap)} and can only be raised, got {shown(level)}")
+            raise DeclarationError(f"a cap can only be raised: it is {level_text(cap)} now, got {shown(level)}")
         ledger.check_raised_cap(series_id)
         state.declare("raise cap", series_id=series_id, level=level_text(wanted), reason=reason)
 

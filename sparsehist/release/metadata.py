@@ -1,6 +1,6 @@
-"""Requests and metadata of releases: frozen records of public values, fixed before anything is drawn.
+"""Requests and metadata of releases: frozen records of public values, fixed before noise is drawn.
 
-Terminals and notebooks show them as rows of a name and a value.
+Terminals and notebooks show metadata as a table with the columns name and value.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from sparsehist.privacy.levels import in_prose
 
 @dataclass(frozen=True)
 class Request:
-    """The parameters of a release. A parameter that is None agrees with any existing release of that name.
+    """The requested parameters of a release. If the release exists, None matches any stored value.
 
-    `goal` is an (epsilon, delta) in place of a level. `open_room` is the delta that budget and goal leave for open
-    domains, or None if neither limits it.
+    `goal` is an (epsilon, delta) requested instead of a level. `open_room` is the delta that the budget and the goal
+    leave for open domains, or None if neither limits this delta.
     """
 
     kind: ClassVar[str]
@@ -38,16 +38,16 @@ class Request:
 
     @property
     def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
-        """Further noise paths on which this release spends a level, each with its level."""
+        """Further noise paths that this release uses, such as those of measures, each with the level spent there."""
         return ()
 
     @property
     def missing(self) -> list[str]:
-        """Required parameters of a new release that are missing, such as "level="."""
+        """Parameters that a new release needs and this request lacks, such as "level="."""
         return ["level="] if self.level is None and self.goal is None else []
 
     def as_json(self) -> dict[str, Any]:
-        """Return the parameters as they are stored and compared; None and "auto" agree with any stored value."""
+        """Return the parameters as JSON for storing and comparing; None and "auto" match any stored value."""
         level = None if self.level is None else level_text(self.level)
         return {"level": level, "epsilon_delta": None if self.goal is None else self.goal.text}
 
@@ -55,7 +55,7 @@ class Request:
 def level_fields(
     level: Level | EpsilonDelta | None, epsilon: Level | None = None, delta: Level | None = None
 ) -> dict[str, Any]:
-    """Return the fields `level` and `goal` of a request from the caller's parameters; at most one is set."""
+    """Return the fields `level` and `goal` of a request, at most one of them set, from the caller's parameters."""
     if epsilon is not None or delta is not None:
         if level is not None or epsilon is None:
             wrong = "give level= or epsilon= with delta=, not both" if level is not None else "delta= needs epsilon="
@@ -66,12 +66,12 @@ def level_fields(
 
 
 def check_std(std: float, least: float, largest: float, unit: str, where: str = "") -> None:
-    """Refuse a level whose noise, added to a count or sum, would not fit in a double on the grid."""
+    """Refuse a level whose noise is too small or too large for exact sums with counts in a double."""
     if not least <= std <= largest:
         wrong, right = ("fine", "smaller") if std < least else ("coarse", "larger")
         raise LevelError(
-            f"the level is too {wrong}{where}: the standard deviation of its noise is {std:.3g} {unit}, and must be "
-            f"from {least:.3g} to {largest:.3g}: give a {right} level"
+            f"the level is too {wrong}{where}: give a {right} level. The standard deviation of noise must be from "
+            f"{least:.3g} to {largest:.3g} {unit}, and would be {std:.3g}"
         )
 
 
@@ -79,27 +79,27 @@ def check_std(std: float, least: float, largest: float, unit: str, where: str = 
 class Metadata:
     """The public parameters of a release of any kind, with the declaration of its series.
 
-    `as_dict` omits fields with the default None. The store fills in `guarantee` and the last four fields. Levels and
-    costs are exact text.
+    Levels and costs are exact numbers as text. `guarantee` and the optional fields of this class are filled in just
+    before noise is drawn. `as_dict` omits optional fields that are None.
     """
 
     kind: ClassVar[str]
 
     name: str
     level: str
-    std: float  # std of the noise of a cell, or the root mean square over all answers; in counts
-    grid: float  # step of the grid: every published number is a multiple
-    threshold: float | None  # declared or chosen threshold; None if everything is published
-    numerical_slack: float  # bound on the total variation distance from the stated law
+    std: float  # standard deviation of the noise of a cell, or root mean square over answers; in counts
+    grid: float  # every published number is a multiple of this, in counts
+    threshold: float | None  # in counts; None if every cell or answer is published
+    numerical_slack: float  # bound on the total variation distance from the stated distribution
     guarantee: str = ""  # in words
-    declaration: Declaration  # for a running series, `source` covers the steps up to the released one
-    epsilon_delta: str | None = None  # the requested (epsilon, delta), if a level was not requested
-    per_period: str | None = None  # cost to one unit and period of all releases of periods so far
-    per_user: str | None = None  # cost to one unit of all releases of all periods so far
+    declaration: Declaration  # `source` covers the steps of a running series up to the released step
+    epsilon_delta: str | None = None  # the (epsilon, delta) that was requested instead of a level
+    per_period: str | None = None  # cost so far of a periodic series, for one unit in one period
+    per_user: str | None = None  # cost so far of a periodic series, for one unit in all periods
     store: str | None = None
-    round: str | None = None  # random id: two rounds may share a name or a generation
-    released_at: str | None = None  # UTC, fixed before anything is drawn
-    generation: int | None = None  # generation of the store after this release
+    round: str | None = None  # random id of the round, because names and generations may repeat
+    released_at: str | None = None  # time in UTC, read before noise is drawn
+    generation: int | None = None  # generation (number of commits) of the store after this release
 
     @property
     def series(self) -> str:
@@ -113,11 +113,11 @@ class Metadata:
 
     @property
     def delta_spent(self) -> float:
-        """Delta of an open domain that this and all earlier releases of the noise path spent."""
+        """Delta that this and all earlier releases of the noise path spent; 0 unless the domain is open."""
         return 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a dict of JSON values for people and files, with keys in the order of the fields."""
+        """Return the metadata as a dict of JSON values, in the order of the fields."""
         values = {"kind": self.kind, "series": self.series, "noise": self.noise}
         for each in fields(self):
             if each.default is not None or getattr(self, each.name) is not None:
@@ -132,15 +132,15 @@ class CellMetadata(Metadata):
     kind = "cells"
 
     noise_mean: float  # in counts
-    effective_threshold: float  # threshold on the grid: a cell is published if its rounded noisy count is above
-    false_keys: float | None  # the expected number of false keys that was requested
-    expected_false_keys: float  # expected number of empty cells published (spurious keys)
-    delta_share: float | None = None  # the requested delta of the open domain
-    delta_infinity: float | None = None  # bound on the delta of this and all earlier releases
+    effective_threshold: float  # a cell is published if its count plus unrounded noise is above this
+    false_keys: float | None  # expected number of false keys, requested or by default; None if a threshold was
+    expected_false_keys: float  # expected number of empty cells that are published
+    delta_share: float | None = None  # delta that this release may spend in an open domain, requested or by default
+    delta_infinity: float | None = None  # delta that this and all earlier releases spend in an open domain
     delta_remaining: float | None = None
-    counts: str | None = None  # meaning of a count, unless it is the number of units
-    measure_levels: dict[str, str] | None = None  # level by measure; its cost is added to the cost of the counts
-    measure_stds: dict[str, float] | None = None  # std of the noise by measure, in units of its column
+    counts: str | None = None  # what a count means, unless it is a number of units
+    measure_levels: dict[str, str] | None = None  # level by measure; these costs are added to the cost of the counts
+    measure_stds: dict[str, float] | None = None  # standard deviation of noise by measure, in units of its column
 
     @property
     def delta_spent(self) -> float:
@@ -148,7 +148,7 @@ class CellMetadata(Metadata):
 
     @property
     def family(self) -> Family:
-        """The law of the noise of one cell."""
+        """The family of the noise of one cell, in counts."""
         return self.declaration.family
 
 
@@ -158,7 +158,7 @@ class RunningMetadata(CellMetadata):
 
     kind = "running"
 
-    step: int  # from 1; each unit up to this step counts once per key
+    step: int  # number of the released step, from 1; each unit up to this step counts once per key
 
     @property
     def family(self) -> Family:
@@ -173,11 +173,11 @@ class WorkloadMetadata(Metadata):
 
     workload: str
     strategy: str
-    noise_std: float  # std of the noise added to each measurement of the strategy, in counts
-    least_std: float  # std of the answer with the least noise, in counts
-    sensitivity: float  # sensitivity of the measurements, in the norm that the noise needs
-    cell_grid: float | None  # grid of the noise of each cell; None if answers were rounded instead
-    counts: str | None = None  # meaning of an answer: units, or units counted once per cell
+    noise_std: float  # standard deviation of the noise of each measurement of the strategy, in counts
+    least_std: float  # standard deviation of the answer with the least noise, in counts
+    sensitivity: float  # sensitivity of all measurements: L2 for Gaussian noise, otherwise L1
+    cell_grid: float | None  # grid to which the noise of each cell was rounded; None if answers were rounded
+    counts: str | None = None  # what an answer counts: units, or each unit once per cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,11 +186,11 @@ class InteractiveMetadata(Metadata):
 
     kind = "interactive"
 
-    accuracy: str  # largest error as a share of the mass; exact text
-    most_updates: int  # number of answers that the session can measure
-    mass: int | None  # declared sum of all bounded counts; None if measured with part of the level
-    start: str | None = None  # the release that gave the first hypothesis
-    update: int | None = None  # number of this answer; None for the session itself
+    accuracy: str  # largest error of an answer as a share of the mass; exact number as text
+    most_updates: int  # largest number of answers that the session can measure
+    mass: int | None  # declared sum of all bounded counts; None if the session measured this sum
+    start: str | None = None  # the release from which the first hypothesis was made
+    update: int | None = None  # number of this measured answer; None for the session as a whole
 
 
 _Known = CellMetadata | WorkloadMetadata | InteractiveMetadata
@@ -202,7 +202,7 @@ _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float | int, "None": 
 
 
 def read_metadata(stored: Mapping[str, Any]) -> _Known:
-    """Read the result of `as_dict`, which anybody may have written: open and import nothing that it names."""
+    """Read metadata in the form of `as_dict` from an untrusted file: open and import nothing that it names."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     values: dict[str, Any] = {}
     for each in fields(record):
@@ -227,13 +227,13 @@ def _read_declaration(stored: Any) -> Declaration:
 
 
 def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
-    """Return the public parameters of a series as rows for people."""
+    """Return the public parameters of a series as rows of a name and a value, for display."""
     counts = [] if declared.unit else [("unit", "counts bounded elsewhere")]
     return [*counts, *parameter_rows(declared), *([("guarantee", declared.rests_on)] if declared.rests_on else [])]
 
 
 def level_in_words(metadata: Metadata) -> str:
-    """Return the requested level; or the requested (epsilon, delta), and the level chosen for it."""
+    """Return the requested level, or the requested (epsilon, delta) with the level that was chosen for it."""
     if metadata.epsilon_delta is None:
         return metadata.level
     goal = EpsilonDelta.parse(metadata.epsilon_delta).in_words
@@ -241,7 +241,7 @@ def level_in_words(metadata: Metadata) -> str:
 
 
 def release_rows(metadata: Metadata) -> list[tuple[str, str]]:
-    """Return the parameters needed to interpret a count or an answer, as rows."""
+    """Return the parameters needed to interpret a count or an answer, as rows of a name and a value."""
     guarantee = metadata.guarantee.replace("numerical_slack", f"a numerical slack of {metadata.numerical_slack:.1g}")
     rows = [("level", level_in_words(metadata)), ("guarantee", guarantee)]
     std = f"{metadata.noise}, standard deviation{{}} {metadata.std:.4g} units"

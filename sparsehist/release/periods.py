@@ -1,4 +1,4 @@
-"""Periodic series: one declaration and one budget for the series of many periods."""
+"""Declare, append to, plan, finish and drop periodic series, which have one declaration for many periods."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _PLANNED = "planned"
 
 
 def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Declaration:
-    """Declare a periodic series and its budget, or return the declaration of an existing equal series."""
+    """Declare a periodic series and its budget, unless an equal series exists; return the declaration."""
     name, every = declaration.name, present(declaration.every)
     checked_name("series of each period", f"{name}_20260317")
     if declaration.unit is None and every.most_periods is not None:
         raise DeclarationError(
-            "most_periods needs the column of the unit, to know which units counted before", parameter="every"
+            "most_periods needs unit=, a column that shows which units counted before", parameter="every"
         )
     limit = None if every.budget is None else budget_within(every.budget, opens=declaration.domain.is_open)
     declared = replace(declaration, every=replace(every, budget=None))
@@ -70,8 +70,8 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
         clashes = [taken_name for taken_name in taken if taken_name == name or every.names(name, taken_name)]
         if clashes or _in_use(ledger, name):
             raise NameTakenError(
-                f"{home!r} has a series or population {(clashes or [name])[0]!r}, a name that {name!r} or one of its "
-                f"{every.period}s would get: use another name"
+                "the name of the periodic series, or of one of its periods, is taken: use another name; "
+                f"{home!r} already has a series or population {(clashes or [name])[0]!r}"
             )
         if limit is not None:
             state.declare("set budget", population=name, details=limit.as_json())
@@ -80,27 +80,27 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
 
 
 def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> None:
-    """Erase a series, or a periodic series that has no period left and never released one."""
+    """Erase a series, or a periodic series that has no periods and never made a release."""
     ledger = Ledger.of(state)
     if name not in ledger.limits.periods:
         home.find(state, name)
         state.drop_series(name, reason=reason)
     elif _in_use(ledger, name):
         raise RefusedError(
-            f"{name!r} is a periodic series, which can be dropped only if it has no period and none was released: "
-            "drop its periods instead, each of which is a series"
+            f"{name!r} is a periodic series, which can be dropped only if it has no periods and none was released: "
+            "drop its periods instead, each by the name of its series"
         )
     else:
         state.declare("drop periods", population=name, reason=reason)
 
 
 def _in_use(ledger: Ledger, population: str) -> bool:
-    """Return whether a population has a series, or a dropped series with releases."""
+    """Return whether a population has a series now, or had a series with releases that was dropped."""
     return any(account.releases or account.dropped is None for account in ledger.of_population(population))
 
 
 def declared_periods(state: State, name: str) -> Declaration:
-    """Return the declaration of a periodic series, with the catalogues that its last period stored, if any."""
+    """Return the declaration of a periodic series; its domain is read from the last period, if there is one."""
     declaration = Declaration.from_json(Ledger.of(state).limits.declarations[name])
     records = periods_of(state, name)
     return replace(declaration, domain=declaration_of(records[-1]).domain) if records else declaration
@@ -113,8 +113,8 @@ def append_period(
     rule = present(periodic.every)
     if isinstance(periodic.domain, UnreadDomain):
         raise NotFoundError(
-            f"{home!r} does not store the catalogue of {periodic.name!r} before the first period: declare the series "
-            "again with if_exists='reuse' and append a period to the result"
+            "a catalogue is not stored before the first period: declare the series again with if_exists='reuse', and "
+            f"append a period to the result; the series is {periodic.name!r} of {home!r}"
         )
     if isinstance(source, Counts) and rule.most_periods is not None:
         raise DeclarationError("most_periods needs rows with their units: append the log, not counts")
@@ -129,7 +129,7 @@ def append_period(
             if len(records) >= rule.n_periods:
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
-            # An existing period is returned unchanged. If it is dropped meanwhile, `_check_same` refuses.
+            # An existing period is returned unchanged. If it is dropped meanwhile, `_check_same` raises an error.
             full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
             series_ids = [record.series_id for record in records]
             further = {
@@ -146,7 +146,7 @@ def plan_period(
     chosen: CellRequest,
     counts: Sequence[int],
 ) -> Plan:
-    """Plan one more period, and the cost if all periods are released at this level; see `PeriodicSeries.plan`."""
+    """Plan a release of one more period, and the cost of all periods at this level; see `PeriodicSeries.plan`."""
     declaration, rule = replace(periodic, name=_PLANNED, every=None), present(periodic.every)
     with home.hold() as state:
         ledger = Ledger.of(state).with_series(Account(_PLANNED, declaration))
@@ -168,7 +168,7 @@ def plan_period(
 
 
 def finish_periods(home: Home, name: str) -> None:
-    """Refuse further periods, and erase the record of which units counted in which periods."""
+    """Refuse all further periods of a series, and erase the record of which units counted in which periods."""
     with home.hold() as state:
         if name not in Ledger.of(state).limits.finished:
             state.declare("finish periods", population=name)
@@ -178,18 +178,18 @@ def finish_periods(home: Home, name: str) -> None:
 
 
 def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesRecord]) -> tuple[pl.DataFrame, str]:
-    """Return the units that have counted in `most_periods` periods, and the kind of all earlier units. Secret.
+    """Return the units that already count in `most_periods` periods, and the kind of the earlier units. Secret.
 
-    Each period stores the list of its units in the directory of its series; the list is as secret as the log.
+    Each period stores a list of its units, as secret as the log, in the directory of its series.
     """
     gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(periodic.name))
     if gone or any(_units_of(record) is None for record in records):
         raise RefusedError(
-            f"the record of which units counted in the periods of {periodic.name!r} was erased, by finish() or by "
-            "dropping a released period: nothing more can be added"
+            f"nothing more can be added to {periodic.name!r}: the record of which units counted in its periods was "
+            "erased, by finish() or by dropping a released period"
         )
     lists = [read_frame(record.directory, present(_units_of(record))) for record in records]
-    lists = [units for units in lists if units.height]  # an empty list has no kind of units
+    lists = [units for units in lists if units.height]  # a list without units has no kind
     if not lists:
         return pl.DataFrame(), ""
     counted = pl.concat([units.rename({units.columns[0]: "unit"}) for units in lists]).group_by("unit").len()
@@ -200,10 +200,10 @@ def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesR
 def _count_in_period(
     periodic: Declaration, full: pl.DataFrame, earlier_kind: str, pairs: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[str, bytes]]:
-    """Return the pairs of the units that count in a period, and a file with the list of these units.
+    """Return the pairs of unit and key that count in a period, and the content of a file with these units.
 
-    The column of the list is named after the kind of units. Whether a unit counts depends only on the earlier periods
-    in which that unit counted.
+    The file has one column, named after the kind of units. Whether a unit counts depends only on the earlier periods
+    in which this unit counted.
     """
     units, kind = comparable_units(pairs["unit"], present(periodic.unit))
     pairs, kind = pairs.with_columns(units.alias("unit")), kind_of_all(earlier_kind, kind, "periods")
@@ -216,13 +216,13 @@ def _check_same(periodic: Declaration, series_ids: Sequence[str], state: State) 
     """Refuse to commit if periods were added or dropped while the log was counted."""
     if [record.series_id for record in periods_of(state, periodic.name)] != series_ids:
         raise StoreInUseError(
-            f"a period of {periodic.name!r} was added or dropped meanwhile, which changes the units that count in "
-            "this period: nothing was written, append it again"
+            "another period was added or dropped while this one was counted, which may change the units that count: "
+            f"nothing was written, so append the period to {periodic.name!r} again"
         )
 
 
 def periods_of(state: State, population: str) -> list[SeriesRecord]:
-    """Return the series of the periods of a population, in the order in which they were added."""
+    """Return the series of all periods of a population, in the order in which the periods were added."""
     return [record for record in state.all_series() if record.population == population]
 
 
@@ -231,12 +231,12 @@ def _units_of(record: SeriesRecord) -> RegisteredFile | None:
 
 
 def names_of_period(periodic: Declaration, named: str | date) -> tuple[str, str]:
-    """Return a period, such as "2026-W12", and the name of its series; `named` is the period or a day in it."""
+    """Return a period, such as "2026-W12", and the name of its series, from the period or a date in the period."""
     kind, day = present(periodic.every).period, named
     if isinstance(named, str) and (kind == "week" or "W" not in named.upper()):
         text = f"{named}-01" if kind == "month" and re.fullmatch(r"\d{4}-\d\d", named) else named.upper()
         with suppress(ValueError):
-            day = date.fromisoformat(text)  # reads a week as its Monday
+            day = date.fromisoformat(text)  # the date of a week is its Monday
     if not isinstance(day, date) or isinstance(day, datetime):
         raise DeclarationError(f"period must be a {kind} such as {_EXAMPLES[kind]}; got {shown(named)}")
     label = day.strftime(_FORMATS[kind])

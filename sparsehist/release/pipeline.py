@@ -1,8 +1,8 @@
-"""The pipeline of every release: return an existing one, or check, fix public parameters, draw, commit, publish.
+"""Make a release of any kind: return it if it exists, else check, fix public parameters, draw noise and commit.
 
 Each kind of release (cells, workloads, running counts, …) has two classes: a `Request` with the caller's parameters,
-and a `NoisePath` that draws and reads one noise path of a series. Plans and dry runs compute levels and costs with
-the same functions, from public parameters only, so they refuse the same requests.
+and a `NoisePath` that draws and reads noise. Plans and dry runs compute levels and costs with the same functions as a
+release, from public parameters only, so they refuse the same requests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _Metadata = TypeVar("_Metadata", bound=Metadata)
 
 @dataclass(frozen=True, repr=False)
 class LockedSeries:
-    """A series in a locked store: everything that a release reads and changes."""
+    """A series in a locked store, with all objects that a release reads or changes."""
 
     home: Home
     state: State
@@ -54,39 +54,39 @@ class LockedSeries:
 
     @cached_property
     def files(self) -> SeriesFiles:
-        """Counts and keys of a series whose log was counted once (not a running series)."""
+        """The files with the counts and keys of the series. A running series has `StepFiles` instead."""
         return self.state.series_files(self.record)
 
 
 @dataclass(frozen=True, repr=False)
 class NoisePath:
-    """A noise path of a series. Its first round adds it to the store."""
+    """A noise path of a series. The first round on the path adds the path to the store."""
 
     locked: LockedSeries
 
     @property
     def name(self) -> PathName:
-        """Name in the ledger."""
+        """Name of the path in the ledger."""
         raise NotImplementedError
 
     @property
     def record(self) -> PathRecord | None:
-        """Record in the store; None before the first round."""
+        """Record of the path in the store; None before the first round."""
         paths = self.locked.state.paths(self.locked.record)
         return next((path for path in paths if path.name == self.name), None)
 
     @property
     def path_id(self) -> int | None:
-        """Id in the store; None before the first round."""
+        """Id of the path in the store; None before the first round."""
         return None if (record := self.record) is None else record.path_id
 
     @property
     def spent(self) -> list[Fraction]:
-        """Levels released on the path, in order."""
+        """Levels released on the path, in the order of their first releases."""
         return [] if (path_id := self.path_id) is None else [level for level, _ in self.locked.state.past(path_id)]
 
     def neighbours(self, level: Fraction, size: int) -> dict[Fraction, NoiseArray]:
-        """Return the stored noise at this level if it was spent, else at the nearest coarser and finer levels."""
+        """Return the stored noise at `level` if it was released, else at the nearest released levels around it."""
         spent = self.spent
         coarser, finer = [at for at in spent if at <= level], [at for at in spent if at >= level]
         near = {*([max(coarser)] if coarser else []), *([min(finer)] if finer else [])}
@@ -95,7 +95,7 @@ class NoisePath:
     def new_round(
         self, request: Request, metadata: Metadata, stored: dict[str, Any] | None = None, **drawn: Any
     ) -> NewRound:
-        """Return the round to commit; the first round adds the path to the store."""
+        """Return a round that can be committed; the first round on a path also adds the path to the store."""
         path_id: int | PathRecord | None = self.path_id
         if path_id is None:
             integer = drawn["level_noise"].dtype.kind == "i"
@@ -112,7 +112,7 @@ class NoisePath:
         raise NotImplementedError
 
     def draw(self, request: Any, metadata: Any, *, rng: np.random.Generator) -> NewRound:
-        """Draw the round to commit."""
+        """Draw the noise of a release, and return it as a round to be committed."""
         raise NotImplementedError
 
     def rows(self, level: Fraction, metadata: Any) -> pl.DataFrame:
@@ -125,7 +125,7 @@ ANSWER = "/"
 
 
 def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
-    """Return the releases of a series, in order, without answers of sessions and rounds of measures."""
+    """Return the releases of a series in order, leaving out answers of query sessions and rounds of measures."""
     return [release for release in state.releases(record) if ANSWER not in release.name]
 
 
@@ -138,12 +138,12 @@ RELEASES = {
 
 
 def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]:
-    """Return the releases of a series in order, as rows of `RELEASES`."""
+    """Return a row for each release of a series, in order, with the columns of `RELEASES`."""
     return [{name: release.metadata.get(name) for name in RELEASES} for release in published(state, record)]
 
 
 def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:
-    """Return the ledger that a release is checked against: only the account of its series if no limit applies."""
+    """Return the ledger against which a release is checked, without other series if no limit applies."""
     limits = Limits(state.events(limits=True))
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
     if not whole and declaration.period is None and limited == (None, None):
@@ -154,7 +154,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the cost of all periods of a series after a release, in words and as metadata; empty without periods."""
+    """Return the cost of all periods after a release, in words and as metadata; both are empty without periods."""
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:
@@ -177,9 +177,9 @@ def prepared(
     request: _Request,
     metadata: Callable[[_Request], _Metadata],
 ) -> tuple[_Request, _Metadata, tuple[Spending, ...]]:
-    """Choose the level, metadata and ledger charges of a release; draw nothing.
+    """Return a request with its level, and the metadata and ledger charges of the release; draw no noise.
 
-    The first charge is for the noise path of the counts or answers, with the numerical slack of all paths. The
+    The first charge is for the noise of counts or answers, and includes the numerical slack of the whole release. The
     charges for measures follow.
     """
     goal, budget, opens = request.goal, ledger.budget_of(declaration.population), declaration.domain.is_open
@@ -198,17 +198,17 @@ def prepared(
         )
         if added > float(split.open) * (1 + 1e-9):
             raise BudgetExceededError(
-                f"this threshold would add {added:.6g} to the delta of open domains, but {float(split.open):.6g} of "
-                f"{goal} is set aside for that; give no threshold, or a smaller open_delta. Nothing was spent"
+                "this threshold needs more delta for open domains than is set aside for that: give no threshold, or "
+                f"a smaller open_delta. Nothing was spent; {added:.6g} exceeds {float(split.open):.6g} of {goal}"
             )
     return request, public, (release, *(Spending(series_id, at, name) for name, at in request.beside))
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
-    """Return the largest level that keeps to an (epsilon, delta), with the part of delta that is meant for noise.
+    """Return the largest level whose noise is (epsilon, delta)-DP, with the part of the goal's delta for noise.
 
-    The level is rounded down to 12 digits. Its route and split of delta come from the population's budget, if any, so
-    that an unused budget of the same (epsilon, delta) allows the level.
+    The level is rounded down to 12 digits. It is computed with the route and the split of delta of the population's
+    budget, if any, so that an unused budget of the same (epsilon, delta) allows the level.
     """
     law, budget = law_of(declaration.noise), ledger.budget_of(declaration.population)
     share = _split(goal, budget, opens=declaration.domain.is_open).noise
@@ -220,7 +220,7 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
 
 
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
-    """Split the delta of a goal into noise and open domains as the budget does; without one, by `OPEN_SHARE`."""
+    """Split a goal's delta between noise and open domains as the budget does, or by `OPEN_SHARE` without a budget."""
     if budget is not None and budget.epsilon is not None and budget.delta and budget.noise.route != PURE_ROUTE:
         of_delta = goal.delta / budget.delta
         noise = budget.noise.delta if budget.noise.route == POISSON_ROUTE else budget.split.noise
@@ -234,7 +234,7 @@ Opener = Callable[[LockedSeries, Any], NoisePath]
 
 
 def release(locked: LockedSeries, request: Request, open_path: Opener) -> Release | WorkloadRelease:
-    """Return the release of the requested name, or make it; the store stays locked."""
+    """Return the release with the requested name, or make it. The caller has locked the store."""
     from sparsehist.release.releases import release_of  # imports Polars
 
     state, record, declaration = locked.state, locked.record, locked.declaration
@@ -250,9 +250,9 @@ def release(locked: LockedSeries, request: Request, open_path: Opener) -> Releas
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
     check_release(state, ledger, *spends, path_id=path.path_id, name=request.name)
-    # Compute the guarantee after all checks, because it may take longer than they do.
+    # Compute the guarantee last, because this may take longer than all checks.
     periods, of_periods = of_all_periods(ledger, declaration, spends)
-    declared = metadata.declaration  # for a running series, with the source of the steps released
+    declared = metadata.declaration  # its `source` covers the released steps of a running series
     guarantee = (_guarantee(path, request, metadata), periods, declared.rests_on, declared.neighbours)
     # Read the clock before drawing, because the duration of drawing depends on secrets.
     metadata = replace(
@@ -275,10 +275,10 @@ def release(locked: LockedSeries, request: Request, open_path: Opener) -> Releas
 
 
 def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
-    """Return the guarantee of a release at its level; name the requested (epsilon, delta), if any."""
+    """Return the guarantee of a release in words, with the (epsilon, delta) that was requested, if any."""
     if request.goal is None:
         return path.statement(request, metadata)
-    # A level rounded up states a weaker guarantee, which also holds. Noise without a currency needs the exact level.
+    # A rounded-up level states a weaker guarantee, which also holds. Noise without a currency needs the exact level.
     level = present(request.level)
     rounded = in_prose(level) if metadata.declaration.family.currency != "none" else level
     counts = " of the counts" if request.beside else ""
@@ -287,13 +287,13 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
 
 
 def kind_of(locked: LockedSeries, name: str) -> str | None:
-    """Return the kind of a release's noise path, or None if there is no release of this name."""
+    """Return the kind of the release with this name, or None if there is no such release."""
     record = locked.state.release_named(locked.record, name)
     return next((path.kind for path in locked.record.paths if record and path.path_id == record.path_id), None)
 
 
 def find(locked: LockedSeries, request: Request) -> ReleaseRecord | None:
-    """Return the release of the requested name, or None; refuse a name that belongs to a different request."""
+    """Return the release with the requested name, or None; refuse a name that was used with other parameters."""
     name, series = request.name, locked.record.name
     record, kind = locked.state.release_named(locked.record, name), kind_of(locked, name)
     if record is None or kind is None:

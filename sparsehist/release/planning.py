@@ -40,7 +40,7 @@ PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_EQUAL = 100_000
-# Search for a level: largest |ln level|, precision of ln level, and number of digits after rounding up.
+# Search for a level: largest |ln(level)|, tolerance of ln(level), and number of digits of the rounded level.
 _WIDEST, _CLOSE, _DIGITS = 90.0, 1e-5, 4
 
 
@@ -49,12 +49,12 @@ class Plan:
     """The predicted accuracy and cost of releases at candidate levels; nothing is drawn or spent.
 
     Attributes:
-        levels: One row per level: level (exact text), std and threshold (counts), expected_false_keys,
-            published_50, published_95 and published_99 (the least true count of keys that are published with a
-            probability of 50, 95 or 99 %), adds (exact text in `currency`: the cost that this release alone would
-            add for its population), population_epsilon (after it, at delta 1e-6) and refused (the refusal by a cap or
-            budget, or null); for open domains also delta_share and delta_remaining; for each measure a column such as
-            price_sum_std (in units of the measure's column).
+        levels: One row per level. Columns: level (exact text); std and threshold (in counts); expected_false_keys;
+            published_50, published_95 and published_99 (the least true count that is published with a probability of
+            50, 95 or 99 %); adds (what this release alone would add to the cost of its population, as exact text in
+            `currency`); population_epsilon (epsilon of the population after this release, at delta 1e-6); refused
+            (why a cap or budget refuses the release, or null). Open domains add delta_share and delta_remaining. Each
+            measure adds a column such as price_sum_std, in units of the measure's column.
         counts: One row per level and true count: probability (that the key is published), error (mean distance
             between noisy and true count of published keys, in counts) and relative_error (error divided by count).
         noise: Name of the family.
@@ -65,7 +65,7 @@ class Plan:
     noise: str
 
     def _repr_html_(self) -> str:
-        """Show both tables in a notebook."""
+        """Return both tables as HTML for a notebook."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -92,32 +92,32 @@ def plan(
     equal: int | None = None,
     within: EpsilonDelta | Level | None = None,
 ) -> Plan:
-    """Predict accuracy and cost of releases of a histogram, without a log and without a store.
+    """Predict the accuracy and cost of releases of a histogram; no log and no store are needed.
 
     Args:
-        levels: Candidate levels, exact; larger is finer. 0.001, 0.01, 0.1 and 1 by default.
+        levels: Candidate levels, by default 0.001, 0.01, 0.1 and 1. A larger level has less noise.
         d: Number of cells of the domain; a whole number up to 10**4000.
-        domain: Instead of `d`: the domain, or its text.
+        domain: The domain or its text, instead of `d`.
         max_keys: Largest number of keys that a unit counts towards.
         noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.
         bounding: "keep", "share" or `sh.Share(…)`, as in `sparsehist.create`; "share" weights true counts.
-        epsilon: Instead of levels, with `delta`: plan the largest level that is (epsilon, delta)-DP.
+        epsilon: Plan the largest level that is (epsilon, delta)-DP, instead of `levels`; needs `delta`.
         delta: The delta that belongs to `epsilon`.
         false_keys: Expected number of published empty cells; by default 0.01 if there is no threshold.
-        threshold: Instead of `false_keys`, in counts.
-        open_delta: Instead, for an open domain: the delta that the release spends; by default half of the domain's.
+        threshold: Threshold in counts, instead of `false_keys`.
+        open_delta: Delta that the release spends in an open domain; by default half of the domain's delta.
         counts: True counts for which the plan has rows.
-        shows: Instead of levels: plan the smallest level, rounded up to 4 digits, that publishes a key of this true
-            count with `probability`.
+        shows: Plan the smallest level, rounded up to 4 digits, that publishes a key of this true count with the given
+            `probability`, instead of `levels`.
         probability: Probability of publication, for `shows`.
-        equal: Instead of levels: plan the largest cap, rounded down to 12 digits, that this many series can each
-            have.
+        equal: Plan the largest cap, rounded down to 12 digits, that each of this many series can have, instead of
+            `levels`.
         within: The `EpsilonDelta` or rho that these series share, for `equal`.
 
     Raises:
-        DeclarationError: If a parameter is wrong; the message carries its value.
-        LevelError: If a level is not valid, or cannot be served at this max_keys.
-        ThresholdError: If a threshold cannot be served.
+        DeclarationError: If a parameter is wrong; the message shows its value.
+        LevelError: If a level is not valid, or its noise is too small or too large at this max_keys.
+        ThresholdError: If a threshold is out of range, or would publish too many empty cells.
 
     Example:
         >>> planned = plan(["0.01", "0.5"], d=10**69, max_keys=20)
@@ -155,9 +155,9 @@ def _domain_of(d: int | None, domain: object) -> Domain:
 def checked_levels(
     levels: Levels, epsilon: Level | None = None, delta: Level | None = None
 ) -> list[Fraction | EpsilonDelta]:
-    """Return exact candidate levels without duplicates, or the (epsilon, delta) in their place; [] for None."""
+    """Return candidate levels as exact numbers without duplicates, or the requested (epsilon, delta); [] for None."""
     if epsilon is not None or delta is not None:
-        return [level_fields(levels, epsilon, delta)["goal"]]  # type: ignore[arg-type] # refuses levels
+        return [level_fields(levels, epsilon, delta)["goal"]]  # type: ignore[arg-type]
     if levels is None:
         return []
     rule = "a positive, finite number (such as 0.1, '1/3' or 2)"
@@ -169,13 +169,13 @@ def checked_levels(
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans further releases on a noise path, with the functions that prepare a release."""
+    """Plans further releases on a noise path, with the same functions that prepare a release."""
 
     ledger: Ledger
     series_id: str
     declaration: Declaration
     request: CellRequest
-    metadata: Callable[[CellRequest], CellMetadata]  # chooses the metadata of a request
+    metadata: Callable[[CellRequest], CellMetadata]  # returns the metadata of a release
 
     def plan(
         self,
@@ -186,7 +186,7 @@ class Planner:
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """Return the plan at these levels and at the levels that `shows` and `equal` determine; see `plan`."""
+        """Return the plan at `levels` and at the levels that `shows` and `equal` ask for; see the function `plan`."""
         candidates = [*levels]
         if shows is not None:
             candidates.append(self._level_that_shows(shows, probability))
@@ -203,12 +203,12 @@ class Planner:
         return Plan(frame, pl.DataFrame(by_count), self.declaration.noise)
 
     def release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, tuple[Spending, ...]]:
-        """Return the metadata of a release at a level, and its charges to the ledger."""
+        """Return the metadata of a release at this level, and the charges that it would add to the ledger."""
         request = replace(self.request, **level_fields(level))
         return prepared(self.ledger, self.series_id, self.declaration, CELLS, request, self.metadata)[1:]
 
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:
-        """Return the smallest level, rounded up to 4 digits, that publishes this count with this probability."""
+        """Return the smallest level, rounded up to 4 digits, that publishes a count with this probability."""
         count = _count("shows", shows)
         checked_confidence(probability, "probability")
 
@@ -224,7 +224,7 @@ class Planner:
             middle = (low + high) / 2.0
             low, high = (low, middle) if enough(Fraction(math.exp(middle))) else (middle, high)
         if high > _WIDEST - 1:
-            raise LevelError(f"no level publishes a key of {count} units with a probability of {probability:g}")
+            raise LevelError(f"no level reaches the publication probability {probability:g} for the count {count}")
         return -rounded_down(-Fraction(math.exp(high)), _DIGITS)
 
     def _cap_of_equal(self, times: int) -> Fraction:
@@ -232,7 +232,7 @@ class Planner:
         cap = self.ledger.largest_equal_cap(self.declaration, checked_whole("equal", times, 1, _MOST_EQUAL))
         if cap is None:
             raise DeclarationError(
-                "equal= divides a budget: set a budget for the population, or give within= (an EpsilonDelta or a rho)"
+                "equal= divides a budget: set a budget of the population, or give within=, an EpsilonDelta or a rho"
             )
         if not cap:
             raise DeclarationError(
@@ -264,7 +264,7 @@ def _count_rows(metadata: CellMetadata, counts: Sequence[int]) -> Iterator[dict[
 
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
-    """Return the cost of one release in a ledger; "adds" is exact text, "0" if a finer level was released before."""
+    """Return the cost columns of a plan for one release; `adds` is exact text, "0" if a finer level was released."""
     population = ledger.accounts[spends[0].series_id].population
     try:
         ledger.check(*spends)
@@ -276,7 +276,7 @@ def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
     adds, currency = "", after.currency
     if before.amount is not None and after.amount is not None and (before.currency == currency or not before.amount):
         adds = level_text(after.amount - before.amount) if after.amount > before.amount else "0"
-    elif before.rho is not None and after.rho is not None:  # the costs have different currencies
+    elif before.rho is not None and after.rho is not None:  # the two costs have different currencies
         adds, currency = f"{after.rho - before.rho:.6g}", "rho"
     epsilon = finite_or_none(guarantee(after, DEFAULT_DELTA))
     return {"adds": adds, "currency": currency, "population_epsilon": epsilon, "refused": refused}

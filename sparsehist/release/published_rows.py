@@ -1,4 +1,4 @@
-"""Select the tracked cells that a release publishes, and make their frame."""
+"""Select the tracked cells that a release publishes, and return them as a frame."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sparsehist.typing import BoolArray, FloatArray, IntArray, secret
 class Shown:
     """The published cells of a release. Positions follow the order of true counts, so they are secret.
 
-    Each published cell has a `position` in the counts file (-1 if empty) and a `noisy` count on the grid; shape (q,).
-    `empty_keys` are the keys of the empty cells, in order.
+    `position` has the positions of the published cells in the counts file (-1 if empty), and `noisy` has their noisy
+    counts; shape (q,) each. `empty_keys` has the keys of the published empty cells, in the same order.
     """
 
     position: IntArray
@@ -37,9 +37,9 @@ def shown_cells(
     *,
     unit: int = 1,
 ) -> Shown:
-    """Return all tracked cells above the threshold; `grid` is None for integer noise.
+    """Return the tracked cells whose noisy count is above the threshold; `grid` is None for integer noise.
 
-    Counts, noise, threshold and grid are in parts of a count; `unit` parts are one count. `empty_keys` has the keys
+    Counts, noise, threshold and grid are in parts of a count; a count has `unit` parts. `empty_keys` has the keys
     of all tracked empty cells.
     """
     above = noise > threshold - tracked.count
@@ -57,9 +57,9 @@ def published_frame(
     shown: Shown,
     beside: Mapping[str, FloatArray] | None = None,
 ) -> pl.DataFrame:
-    """Return the rows of a release: largest first, then by key.
+    """Return the rows of a release, sorted by noisy count (largest first), then by key.
 
-    `keys_at` returns the keys of nonempty cells by position; `beside` has further columns.
+    `keys_at` returns the keys at given positions of the counts file; `beside` has further columns.
     """
     columns = {"noisy_count": shown.noisy, **(beside or {})}
     nonempty = shown.position >= 0
@@ -76,14 +76,14 @@ def published_frame(
 def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:
     """Copy strings to new memory, in row order.
 
-    Polars strings are views of buffers that also contain unpublished keys, in the order of the counts file. This is
-    the order of the true counts, which must stay secret.
+    Without the copy, Polars strings would be views of buffers that also contain unpublished keys, in the secret order
+    of the true counts.
     """
     return frame.with_columns(pl.col(pl.String) + "")
 
 
 def is_in(keys: pl.DataFrame, others: pl.DataFrame) -> BoolArray:
-    """Return which rows of one frame are in another; shape (rows,)."""
+    """Return for each row of `keys` whether it is in `others`; shape (rows,)."""
     marked = others.with_columns(pl.lit(value=True).alias("found")).unique(others.columns)
     joined = keys.join(marked, on=others.columns, how="left", maintain_order="left")
     return joined["found"].fill_null(value=False).to_numpy()

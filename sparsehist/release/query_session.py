@@ -1,7 +1,7 @@
-"""Interactive queries: a session answers predicates over keys. A session is a noise path, charged when it opens.
+"""Sessions that answer interactive queries about keys. A session is one noise path, charged when it opens.
 
-The first round opens the session. Each later round is one update: a measured answer, and the noise of the next
-threshold. Both are stored in one attachment, so they are committed together. The updates determine the hypothesis.
+The first round opens the session. Each later round commits one update, a file with a measured answer and the noise of
+the next threshold. The hypothesis, an estimate of all counts, is computed from the updates.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ class Update:
     packed: bytes  # the predicate: one bit per cell
 
     def as_bytes(self) -> bytes:
-        """Return the three numbers, followed by the compressed predicate."""
+        """Return the update as bytes: three numbers, followed by the compressed predicate."""
         head = np.array([self.high, self.value, self.threshold_noise], "<i8")
         return head.tobytes() + zlib.compress(self.packed, 1)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read the result of `as_bytes`."""
+        """Read an update from the result of `as_bytes`."""
         high, value, threshold_noise = np.frombuffer(content, "<i8", 3).tolist()
         return cls(bool(high), value, threshold_noise, zlib.decompress(content[24:]))
 
 
 @dataclass(frozen=True, repr=False)
 class QueryRequest(Request):
-    """The parameters of a session. A parameter that is None agrees with any existing session of that name."""
+    """The requested parameters of a session. If the session exists, None matches any stored value."""
 
     kind: ClassVar[str] = INTERACTIVE
 
@@ -91,7 +91,7 @@ class QueryRequest(Request):
 
     @property
     def started_from(self) -> str | None:
-        """The release that gives the first hypothesis, in words."""
+        """Name and round of the release that gives the first hypothesis, if any."""
         if self.start is None:
             return None
         series, name, number = (self.start.metadata.get(key) for key in ("series", "name", "round"))
@@ -107,7 +107,7 @@ def queries_requested(
     start: Release | None = None,
     **limits: Any,
 ) -> QueryRequest:
-    """Check the parameters of a session as far as possible without a store."""
+    """Check the parameters of a session without a store, and return them as a request."""
     domain = declaration.domain
     if domain.is_open or not 2 <= domain.size <= MOST_CELLS:
         raise DeclarationError(
@@ -115,7 +115,7 @@ def queries_requested(
         )
     if declaration.shares is not None or currency_of(declaration.noise) not in (PURE, ZCDP):
         raise DeclarationError(
-            "interactive queries need bounding='keep' and 'gaussian', 'laplace' or 'discrete_laplace' noise"
+            "interactive queries need bounding='keep' and noise='gaussian', 'laplace' or 'discrete_laplace'"
         )
     checked_name("session of queries", name)
     exact = None if accuracy is None else level_text(at_least_zero(accuracy, "accuracy"))
@@ -130,7 +130,7 @@ def queries_requested(
 def _weighing(
     declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
 ) -> Weighing:
-    """Return the public parameters of the mechanism, for a new session or for an open one with its measured mass."""
+    """Return the public parameters of the mechanism; `mass` is the sum of all counts, if the session measured it."""
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,
@@ -145,14 +145,14 @@ def _weighing(
 
 
 def _start_counts(declaration: Declaration, start: object) -> FloatArray:
-    """Return the noisy counts of a release for all cells, 0 for unpublished cells; shape (cells,)."""
+    """Return the noisy counts of a release for all cells, with 0 for cells not published; shape (cells,)."""
     frame = getattr(start, "frame", None)
     domain, columns = declaration.domain, list(declaration.key)
     if not isinstance(frame, pl.DataFrame) or not {*columns, "noisy_count"} <= set(frame.columns):
         raise DeclarationError(f"start must be a release with the columns {', '.join(columns)} and noisy_count")
     keys = frame.select(pl.col(name).alias(f"key_{i}") for i, name in enumerate(columns))
     if tuple(keys.dtypes) != tuple(domain.dtypes) or not domain.contains(keys).all():
-        raise DeclarationError(f"start must be a release of keys of {domain.describe()}")
+        raise DeclarationError(f"start must be a release with keys from {domain.describe()}")
     counts = np.zeros(domain.size)
     counts[domain.index(keys)] = frame["noisy_count"].to_numpy()
     return counts
@@ -170,12 +170,12 @@ class QueryPath(NoisePath):
 
     @property
     def contents(self) -> Callable[[str], bytes | None]:
-        """A function that reads an attachment, "0.start" or an update such as "1.update"; None if it is absent."""
+        """A function from the name of a file in the session, such as "1.update", to its content; None if absent."""
         files = {file.name.rpartition("-")[2]: file for file in present(self.record).files}
         return lambda name: verified(self.locked.record.directory, files[name]) if name in files else None
 
     def attach(self, name: str, content: bytes) -> list[RegisteredFile]:
-        """Write an attachment for the next round."""
+        """Write a file that belongs to the next round of the session."""
         return [self.locked.state.write_attachment(self.locked.record, f"-{name}", content)]
 
     def metadata(self, request: QueryRequest) -> InteractiveMetadata:
@@ -201,21 +201,21 @@ class QueryPath(NoisePath):
         return f"{rho} and {pure} for the whole session, whatever is asked"
 
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of the first threshold, and the noisy mass if it is not declared."""
+        """Draw the noise of the first threshold and, if no mass is declared, a noisy sum of all counts."""
         locked, mass = self.locked, metadata.mass
         parameters, attached = _weighing(locked.declaration, metadata), list[RegisteredFile]()
         threshold_noise = parameters.noise(2).sample(1, parameters.levels[0], rng=rng)[0]
         if mass is None:
             noise = parameters.noise(1).sample(1, parameters.levels[0], rng=rng)[0]
             mass = max(1, int(locked.files.all_counted()["count"].sum() + noise))
-        if request.start is not None:  # a copy: the release may be deleted
+        if request.start is not None:  # stored as a copy, because the release may be deleted
             counts = _start_counts(locked.declaration, request.start)
             attached = self.attach(_START, zlib.compress(counts.tobytes(), 1))
         drawn = np.array([threshold_noise, mass], np.int64)
         return self.new_round(request, metadata, level_noise=drawn, attachments=attached)
 
     def rows(self, _level: Fraction, _metadata: InteractiveMetadata) -> pl.DataFrame:
-        """Return an empty frame, because `QuerySession` reads the mass and the answers."""
+        """Return an empty frame, because `QuerySession` itself reads the answers of a session."""
         return pl.DataFrame(schema=_ANSWERS)
 
 
@@ -231,10 +231,10 @@ class QuerySession:
     """
 
     def __init__(self, home: Home, declaration: Declaration, series_id: str, request: QueryRequest) -> None:
-        """Use `Series.interactive` instead."""
+        """Open a session; `Series.interactive` is the public function for this."""
         self._home, self._declaration, self._series_id, self.name = home, declaration, series_id, request.name
         self._lock = threading.Lock()
-        self._updates: dict[bytes, Update] = {}  # by predicate, in order
+        self._updates: dict[bytes, Update] = {}  # by packed predicate, in the order of measurement
         self._pending: Update | None = None
         domain, counts = declaration.domain, np.zeros(declaration.domain.size)
         self._keys = domain.keys(np.arange(domain.size, dtype=np.int64))
@@ -259,28 +259,28 @@ class QuerySession:
 
     @property
     def parameters(self) -> Weighing:
-        """Public parameters of the mechanism, with the mass."""
+        """Public parameters of the mechanism, including the declared or measured sum of all counts."""
         return self._state.parameters
 
     @property
     def updates_left(self) -> int:
-        """Number of answers that can still be measured, as of the last call."""
+        """Number of answers that could still be measured after the last call."""
         return self._state.updates_left
 
     @property
     def answers(self) -> pl.DataFrame:
-        """The measured answers: update (0 is the mass, if it was measured) and value, in counts."""
+        """One row for each measured answer: update (its number; 0 for a measured sum of all counts) and value."""
         rows = [] if self._metadata.mass is not None else [(0, present(self.parameters.mass))]
         rows += [(number, update.value) for number, update in enumerate(self._updates.values(), 1)]
         return pl.DataFrame(rows, schema=_ANSWERS, orient="row")
 
     @property
     def hypothesis(self) -> pl.DataFrame:
-        """The current hypothesis: key columns and `estimate` (in counts) of all cells. Public."""
+        """The current hypothesis: the key columns of all cells, and `estimate` in counts. Public."""
         return self._keys.with_columns(estimate=self._state.hypothesis)
 
     def ask(self, predicate: pl.Expr) -> WeightedAnswer:
-        """Return the number of units in the cells where a predicate holds (a unit in several cells counts in each).
+        """Answer how many units are in the cells where a predicate holds; a unit counts once for each of its cells.
 
         Args:
             predicate: A Polars expression over the key columns that is true or false for each key (null counts as
@@ -296,17 +296,18 @@ class QuerySession:
         """
         cells = self._cells(predicate)
         packed = np.packbits(cells).tobytes()
-        # Lock the store before comparing: whether a lock fails must not depend on the data.
+        # Lock the store before the comparison, so that a failure to lock does not depend on true counts.
         with self._lock, self._hold() as path:
-            # Read the clock before comparing: the time that comparing takes depends on secrets.
+            # Read the clock before the comparison, because its duration depends on true counts.
             called_at = datetime.now(UTC).isoformat(timespec="seconds")
             self._refresh(path)
             self._commit_pending(path, called_at)
             if packed not in self._updates:
                 if not self.updates_left:
                     raise BudgetExceededError(
-                        f"all {self.parameters.updates} updates of {self.name!r} are used up, so its level of "
-                        f"{self._metadata.level} is spent; the hypothesis and measured answers can still be read"
+                        f"all {self.parameters.updates} updates of {self.name!r} are used up and their level is "
+                        "spent, but the hypothesis and measured answers can still be read; the level was "
+                        f"{self._metadata.level}"
                     )
                 after, answer = self._state.ask(cells, rng=self._home.generator())
                 if not answer.fresh:
@@ -318,7 +319,7 @@ class QuerySession:
             return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self.updates_left)
 
     def __repr__(self) -> str:
-        """Show public parameters only."""
+        """Return only public parameters, because true counts are secret."""
         return f"QuerySession({self.name!r} of {self._declaration.name!r}, updates_left={self.updates_left})"
 
     def __reduce__(self) -> NoReturn:
@@ -328,16 +329,16 @@ class QuerySession:
 
     @contextmanager
     def _hold(self) -> Iterator[QueryPath]:
-        """Lock the store, and yield the path of the session."""
+        """Lock the store, and yield the noise path of the session."""
         with self._home.hold() as state:
             self._home.work()
             record = self._home.find(state, self._declaration.name, self._series_id)
             yield QueryPath(LockedSeries(self._home, state, record, self._declaration), self.name)
 
     def _commit_pending(self, path: QueryPath, called_at: str) -> None:
-        """Commit the update that the last comparison requires, at no cost: the whole session was charged.
+        """Commit the pending update, if any, at no cost, because the whole session was charged when it opened.
 
-        If the commit fails, the caller has learnt the result of the comparison, so the next call commits first.
+        If a commit fails, the caller has learnt that an update is needed, so the next call commits this update first.
         """
         update, state = self._pending, path.locked.state
         if update is not None and self.updates_left and update.packed not in self._updates:
@@ -367,16 +368,16 @@ class QuerySession:
             self._updates[update.packed] = update
 
     def _cells(self, predicate: pl.Expr) -> BoolArray:
-        """Return for which cells a predicate holds; shape (cells,)."""
+        """Return for each cell whether a predicate holds for its key; shape (cells,)."""
         columns = ", ".join(self._declaration.key)
         if not isinstance(predicate, pl.Expr):
             raise DeclarationError(
-                f"a predicate is a Polars expression over {columns}, got {type(predicate).__name__}"
+                f"a predicate must be a Polars expression over {columns}, got {type(predicate).__name__}"
             )
         try:
             cells = self._keys.with_columns(predicate.alias(_PREDICATE)).get_column(_PREDICATE)
         except pl.exceptions.PolarsError as problem:
             raise_alone(DeclarationError(f"the predicate cannot be computed from {columns}: {problem}"))
         if cells.dtype != pl.Boolean:
-            raise DeclarationError(f"a predicate is true or false for each key, but this one gives {cells.dtype}")
+            raise DeclarationError(f"a predicate must be true or false for each key; its type is {cells.dtype}")
         return cells.fill_null(value=False).to_numpy()

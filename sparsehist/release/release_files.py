@@ -1,4 +1,4 @@
-"""Files of releases: write them atomically, list them in the public ledger, check them when reading."""
+"""Write files of releases atomically, list them in the public ledger, and check them when they are read."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _KEYS = (pl.String, pl.Binary, pl.Date, pl.Datetime, pl.Boolean, pl.Categorical,
 def check_target(
     what: str, target: Path, store: Path | None = None, endings: tuple[str, ...] = ENDINGS, *, free: bool = False
 ) -> None:
-    """Refuse a path that cannot be written, before the release is made; if `free`, also refuse an existing file."""
+    """Refuse a path to which a release cannot be written; if `free`, also refuse the path of an existing file."""
     try:
         checked_output(what, target, endings)
         inside = store is not None and store.resolve() in target.resolve().parents
     except OSError as problem:
         raise_alone(DeclarationError(f"{str(target)!r} names no file: {os.strerror(problem.errno or 0)}"))
     if inside:
-        raise DeclarationError(f"{what}: {str(target)!r} is inside the store, which only its owner may read")
+        raise DeclarationError(f"{what}: {str(target)!r} is inside the store, which is secret")
     if target.name == LEDGER_NAME:
         raise InputError(f"{target} is the name of the public ledger: name another file")
     if free and os.path.lexists(target):
@@ -61,9 +61,9 @@ def write_release(
     *,
     spreadsheet_safe: bool = True,
 ) -> None:
-    """Write a release in the format of the file name's ending, and list it in the public ledger of the directory.
+    """Write a release in the format given by the file name's ending, and list it in the directory's public ledger.
 
-    The store records the directory first, and compares itself with this ledger whenever it is opened.
+    The store first records the directory. Whenever the store is opened, it is compared with this public ledger.
     """
     target = Path(path)
     check_target("the release", target, home.path if home else None, endings)
@@ -81,7 +81,7 @@ def write_release(
 
 
 def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
-    """Return whether the file contains this release: the same bytes, or a Parquet file of the same round."""
+    """Return whether a file contains this release, as the same bytes or as a Parquet file of the same round."""
     try:
         if target.stat().st_size == len(content) and target.read_bytes() == content:
             return True
@@ -103,7 +103,7 @@ def _content(frame: pl.DataFrame, metadata: Mapping[str, Any], ending: str, *, s
             texts = pl.col(pl.String).str.replace_many(_ESCAPED)
             frame = frame.with_columns(texts.str.replace(f"({_FORMULA})", "'$1"))
         frame.write_csv(sink, quote_style="non_numeric")
-    elif ending == ".json":  # JSON escapes control characters itself
+    elif ending == ".json":  # `write_json` escapes control characters
         rows = frame.with_columns(pl.col(pl.Binary).bin.encode("hex")).write_json()
         return f'{{"metadata":{json.dumps(dict(metadata))},"rows":{rows}}}\n'.encode()
     else:
@@ -116,7 +116,7 @@ def _content(frame: pl.DataFrame, metadata: Mapping[str, Any], ending: str, *, s
 
 
 def read_release(path: str | os.PathLike[str]) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Read rows and metadata of a Parquet file that anybody may have written; see `sparsehist.read`."""
+    """Read the rows and metadata of a Parquet file from an untrusted source; see `sparsehist.read`."""
     source = Path(path)
     if source.is_dir():
         raise InputError(f"{source} is a directory: name a file in it")
@@ -138,18 +138,18 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     rows = max(footer.num_rows, sum(footer.row_group(at).num_rows for at in range(footer.num_row_groups)))
     if rows > MOST_ROWS:
         raise InputError(
-            f"it claims {rows:,} rows, and at most {MOST_ROWS:,} are read: if you trust it, use polars.scan_parquet"
+            f"it has too many rows: if you trust the file, use polars.scan_parquet; got {rows:,}, limit {MOST_ROWS:,}"
         )
     stored = json.loads(footer.metadata[_METADATA_KEY.encode()])
     if stored.pop("format", None) != _FORMAT:
-        raise InputError("it was written by another version of sparsehist; upgrade to read it")
+        raise InputError("another version of sparsehist wrote the file: upgrade to read it")
     frame, metadata = pl.read_parquet(source, glob=False, hive_partitioning=False), read_metadata(stored)
     _check_rows(frame, metadata)
     return frame, metadata.as_dict()
 
 
 def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
-    """Refuse rows that no release can have; errors do not show names of other columns from the file."""
+    """Refuse rows that no release can have. Errors show no column names from the file, which may be forged."""
     columns = dict(frame.schema)
     counts = [name for name in ("noisy_answer", "noisy_count") if name in columns]
     if not counts:
@@ -158,9 +158,9 @@ def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
         if not columns[name].is_numeric():
             raise InputError(f"its column {name} does not contain numbers")
     if not frame[counts[0]].cast(pl.Float64).is_finite().all() or frame[counts[0]].null_count():
-        raise InputError("it has a count that is not a finite number")
+        raise InputError("the file has a count that is not a finite number")
     for key in metadata.declaration.key if isinstance(metadata, CellMetadata) else ():
         if key not in columns:
-            raise InputError("a key column that its metadata names is missing")
+            raise InputError("a key column that the metadata names is missing")
         if not (columns[key] in _KEYS or columns[key].is_integer()):
             raise InputError("keys must be numbers, texts or times")

@@ -1,4 +1,4 @@
-"""Published releases: rows and public metadata. A release works without its store."""
+"""Published releases, with rows and public metadata. A release can be used without its store."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class AnyRelease:
     """A published release: rows and public metadata.
 
     Attributes:
-        repeated: Whether the release already existed, so that the call drew and spent nothing. True for a release
-            read from a file.
+        repeated: Whether the release existed before the call, which then drew no noise and spent nothing. True for a
+            release read from a file.
     """
 
     def __init__(
         self, frame: pl.DataFrame, metadata: Mapping[str, Any], *, home: Home | None = None, repeated: bool = True
     ) -> None:
-        """Keep rows and metadata; the store `home` records the directories in which the release is written."""
+        """Keep rows and metadata; a store `home` records the directories to which the release is written."""
         self.repeated, self._frame, self._home = repeated, frame, home
         self._metadata = as_mapping("metadata", metadata)
 
@@ -65,7 +65,7 @@ class AnyRelease:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Public parameters: a new dict of JSON values, with keys in a fixed order."""
+        """Public parameters, as a new dict of JSON values with keys in a fixed order."""
         return dict(self._metadata)
 
     @property
@@ -75,7 +75,7 @@ class AnyRelease:
 
     @property
     def level(self) -> Fraction:
-        """Exact level."""
+        """Level of the release, as an exact fraction."""
         return as_level(self._metadata["level"])
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class AnyRelease:
         return self._frame.height
 
     def __repr__(self) -> str:
-        """Show name, rows and the parameters needed to interpret a count."""
+        """Return the name, the number of rows and the parameters needed to interpret a count."""
         names = ("workload", "level", "std", "threshold", "expected_false_keys")
         parameters = {name: self._metadata[name] for name in names if self._metadata.get(name) is not None}
         if self._metadata.get("epsilon_delta") is not None:
@@ -92,7 +92,7 @@ class AnyRelease:
         return f"{type(self).__name__}({name}, rows={len(self)}, {parameters})"
 
     def _repr_html_(self) -> str:
-        """Show parameters and first rows in a notebook."""
+        """Return the parameters and the first rows as HTML for a notebook."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -107,14 +107,14 @@ class AnyRelease:
         return self._frame.__arrow_c_stream__(requested_schema)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the published rows and the metadata only."""
+        """Pickle only the published rows and the metadata."""
         return type(self), (self._frame, self._metadata)
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write rows and metadata as one Parquet file (.parquet or .pq), completely or not at all.
 
         An existing file is replaced only if it contains this release. The public ledger in the same directory,
-        sparsehist-ledger.json, lists the releases written there; a store older than its entries is refused.
+        sparsehist-ledger.json, lists the releases written there; a store older than these releases is refused.
 
         Raises:
             InputError: If a different file exists at `path`, or the name has another ending.
@@ -123,7 +123,7 @@ class AnyRelease:
         write_release(path, self._frame, self._metadata, self._home, PARQUET)
 
     def write(self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True) -> None:
-        r"""Write the release in the format of the file name's ending, with the rules of `write_parquet`.
+        r"""Write the release in the format given by the file name's ending; the rules of `write_parquet` apply.
 
         A spreadsheet runs a text such as `=cmd` as a formula. So in CSV, an apostrophe is written before every text
         that begins with one of = + - @, a tab, a line break or an apostrophe. Control characters other than tabs and
@@ -141,8 +141,8 @@ class Release(AnyRelease):
     """A published release of cells.
 
     Attributes:
-        frame: Key column(s) under their input names and noisy_count, in counts; sorted by noisy_count,
-            largest first, then by key.
+        frame: The key columns, named as in the log, and noisy_count, in counts; sorted by noisy_count, largest first,
+            then by key.
         metadata: Public parameters of the release: level, noise, std, threshold, declaration and so on.
 
     Example:
@@ -152,11 +152,11 @@ class Release(AnyRelease):
 
     @property
     def threshold(self) -> float | None:
-        """Declared or chosen threshold, in counts; None if everything is published."""
+        """Threshold of the release, in counts; None if every cell is published."""
         return None if self._metadata["threshold"] is None else float(self._metadata["threshold"])
 
     def plot(self, *, most: int = 20, confidence: float = 0.95) -> Any:
-        """Draw the largest rows with their `intervals`, as an Altair chart; needs the extra `plots`.
+        """Return an Altair chart of the largest counts with their `intervals`; needs the extra `plots`.
 
         Args:
             most: Number of rows to draw.
@@ -165,7 +165,7 @@ class Release(AnyRelease):
         with needing("a plot", "'sparsehist[plots]'"):
             import altair as alt
         rows = self.intervals(confidence).head(most)
-        # Altair may write a key into a script, which the key must not end.
+        # Altair may write keys into a script in HTML, and a key with < could end this script.
         keys = [
             printable(" · ".join(map(str, key))).replace("<", "\N{FULLWIDTH LESS-THAN SIGN}")
             for key in rows[:, : rows.columns.index("noisy_count")].rows()
@@ -178,10 +178,10 @@ class Release(AnyRelease):
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
         """Add confidence intervals for the bounded counts of the published rows.
 
-        If a key with true count c is published, its interval contains c with at least the probability `confidence`,
-        for every c. (The noisy count plus or minus a multiple of std would be wrong near the threshold, where keys
-        are published because their noise is large.) This does not hold for keys selected by their noisy count, or by
-        other releases.
+        If a key is published, its interval contains its true count with at least the probability `confidence`,
+        whatever the count. (The noisy count plus or minus a multiple of std would be wrong near the threshold, where
+        keys are published because their noise is large.) The confidence does not hold for keys selected by noisy
+        count or by other releases.
 
         Args:
             confidence: Strictly between 0 and 1.
@@ -204,7 +204,7 @@ class Release(AnyRelease):
             >>> [round(limit, 1) for limit in release.intervals().select("low", "high").row(0)]
             [897.3, 901.2]
         """
-        from sparsehist.histogram.intervals import count_limits  # slow import, not needed to read a release
+        from sparsehist.histogram.intervals import count_limits  # slow to import, and not needed to read a release
         from sparsehist.release.cell_parameters import measure_limits
 
         alpha = 1 - checked_confidence(confidence)
@@ -214,11 +214,11 @@ class Release(AnyRelease):
         return self._with_columns(_ENDS, partial(count_limits, alpha=alpha), of_sums)
 
     def estimates(self) -> pl.DataFrame:
-        """Add estimates of the bounded counts that allow for the threshold: post-processing, at no cost.
+        """Add estimates of the bounded counts that correct for the threshold; this post-processing costs nothing.
 
         Keys with true counts near or below the threshold are published only if their noise is large, so their noisy
-        counts are too large. The estimate weighs each true count by its probability of being published with this
-        noisy count.
+        counts are too large. The estimate is a mean of all possible true counts, weighted by the probability of this
+        published count.
 
         Returns:
             The frame with two more columns of Float64, in counts: `estimate`, at least 0 (1 in an open domain), and
@@ -235,7 +235,7 @@ class Release(AnyRelease):
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Add the columns that `solve` computes from the law of the published counts, and the `further` columns."""
+        """Add the columns that `solve` computes from the distribution of published counts, and `further` columns."""
         public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():
@@ -245,7 +245,7 @@ class Release(AnyRelease):
             solved = solve(*law, least=least)
         columns = {**dict(zip(names, solved, strict=True)), **further}
         if taken := columns.keys() & set(frame.columns):
-            raise InputError(f"a key column has the name of the new column {min(taken)!r}: rename it in the log")
+            raise InputError(f"rename a key column in the log, because a new column has its name: {min(taken)!r}")
         return frame.with_columns(pl.Series(name, column) for name, column in columns.items())
 
 
@@ -253,21 +253,21 @@ class WorkloadRelease(AnyRelease):
     """A published release of a workload.
 
     Attributes:
-        frame: One row per query: low and high, or the key columns (null if the query sums over the column), or the
-            number of the query; then noisy_answer and std, in counts. For all ranges, which are not listed: one row
-            per cell, in the order of the domain, with its key and noisy_count; `answer` and `answers` sum these.
+        frame: One row per query, with noisy_answer and std in counts. The query is given by low and high, by key
+            columns (null if it sums over the column) or by a number. If the workload is all ranges, they are not
+            listed: the frame has one row per cell, with key and noisy_count, and `answer` adds up these counts.
         metadata: Public parameters; `std` is the root mean square over the answers.
     """
 
     @property
     def implicit(self) -> bool:
-        """Whether queries are answered on demand instead of listed."""
+        """Whether queries are answered on demand by `answer`, instead of being listed in the frame."""
         return "noisy_count" in self.frame.columns
 
     def answer(self, low: Any, high: Any) -> tuple[float, float]:
         """Return (noisy_answer, std), in counts, for the range of keys from `low` to `high`, both included.
 
-        The order is that of the domain. Dates may be text such as '2024-01-31'.
+        Keys have the order of the domain. Dates may be given as text such as '2024-01-31'.
 
         Raises:
             NotFoundError: If an end is not a key of the domain.
@@ -285,17 +285,17 @@ class WorkloadRelease(AnyRelease):
         if (first > last).any():
             raise DeclarationError("a range ends before it begins, in the order of the domain")
         prefix_sums = np.concatenate([[0.0], np.cumsum(self._frame["noisy_count"].to_numpy())])
-        # Each range costs a transform of the whole column, so repeated ranges are computed once.
+        # The variance of a range is slow to compute, so repeated ranges are computed once.
         ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
         std = np.sqrt(self._strategy.range_variances(*ends))[which] * self._public.noise_std
         sums = prefix_sums[last + 1] - prefix_sums[first]
         return pl.DataFrame({"low": keys[first], "high": keys[last], "noisy_answer": sums, "std": std})
 
     def quantiles(self, probabilities: Sequence[float], *, confidence: float = 0.95) -> pl.DataFrame:
-        """Estimate quantiles of the key over all units from prefix sums: post-processing, at no cost.
+        """Estimate quantiles of the key from prefix sums of counts; this post-processing costs nothing.
 
-        The p-quantile is the first key whose prefix sum is at least the share p of the total. Each interval contains
-        the quantile of the bounded counts with at least the probability `confidence`.
+        The p-quantile is the first key whose prefix sum is at least p times the total. Each interval contains the
+        true quantile, of the bounded counts, with at least the probability `confidence`.
 
         Returns:
             q, value, low and high, one row for each probability; the last three are keys of the domain.
@@ -320,14 +320,14 @@ class WorkloadRelease(AnyRelease):
         keys, prefix, std = frame["high"], frame["noisy_answer"].to_numpy(), frame["std"].to_numpy()
         shares = np.array([checked_confidence(each, "a probability") for each in probabilities])[:, np.newaxis]
         excess, margin = prefix - shares * prefix[-1], factor * (std + shares * std[-1])
-        # `low` is the first key that may be the quantile; from `high` on, all prefix sums are surely large enough.
+        # `low` is the first key that may be the quantile. From `high` on, every prefix sum is above its error margin.
         low = np.sum(~np.logical_or.accumulate(excess >= -margin, axis=1), axis=1).clip(max=len(keys) - 1)
         high = np.sum(np.logical_or.accumulate((excess < margin)[:, ::-1], axis=1), axis=1).clip(max=len(keys) - 1)
         value = np.searchsorted(np.maximum.accumulate(prefix), shares[:, 0] * prefix[-1]).clip(low, high)
         return pl.DataFrame({"q": shares[:, 0], "value": keys[value], "low": keys[low], "high": keys[high]})
 
     def _positions(self, keys: Any) -> IntArray:
-        """Return the positions of keys in the order of the domain."""
+        """Return the position of each key in the order of the domain."""
         ordered = self._frame[:, 0]
         requested = as_keys(keys, ordered.dtype).alias("key").to_frame()
         numbered = ordered.alias("key").to_frame().with_row_index("position")
@@ -363,7 +363,7 @@ def as_keys(
 
 
 def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
-    """Read a release from a Parquet file, without its store; import nothing that the file names.
+    """Read a release from a Parquet file. Its store is not needed, and no code that the file names is imported.
 
     Raises:
         NotFoundError: If there is no such file.

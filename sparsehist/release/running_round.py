@@ -1,4 +1,4 @@
-"""The noise path of running counts: choose the metadata of a release, draw its round, and read its rows."""
+"""Make releases of running counts: choose the metadata, draw the noise, and read the rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RunningPath(NoisePath):
 
     @cached_property
     def files(self) -> StepFiles:
-        """The files with keys, pairs and counts of the steps."""
+        """The files of all steps, with keys, pairs of unit and key, and counts."""
         return StepFiles(self.locked.state, self.locked.record, self.locked.declaration.domain.dtypes)
 
     @property
@@ -60,7 +60,7 @@ class RunningPath(NoisePath):
 
     @property
     def past(self) -> PastPoints:
-        """Step, level and threshold of the earlier releases."""
+        """Step (from 0), level and lowest effective threshold of the earlier releases."""
         return self.locked.state.past_points(self.locked.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
@@ -68,9 +68,9 @@ class RunningPath(NoisePath):
         appended = self.locked.state.steps(self.locked.record)
         if step > len(appended):
             raise NotFoundError(
-                f"step {step} of {declaration.name!r} was not appended yet; it has {len(appended)} steps"
+                f"step {step} of the series was not appended yet; {declaration.name!r} has {len(appended)} steps"
             )
-        # The guarantee depends only on the sources of steps up to this one.
+        # The guarantee of a step depends only on the sources of this step and of earlier steps.
         source = max(each.source for each in appended[:step])
         return running_metadata(replace(declaration, source=source), request, self.past)
 
@@ -99,7 +99,7 @@ class RunningPath(NoisePath):
             metadata.effective_threshold,
             tracked=np.array(noise) if noise else np.empty((0, 0)),
             counts=counts_at([point.step], untracked)[0],
-            largest=counts_at([history.steps[-1]], untracked)[0],  # running counts never decrease
+            largest=counts_at([history.steps[-1]], untracked)[0],  # running counts are largest at the last step
             n_empty=0 if domain.is_open else domain.size - taken.height,
             counts_at=lambda some: counts_at(history.steps, untracked[some]),
             rng=rng,
@@ -119,14 +119,14 @@ class RunningPath(NoisePath):
             threshold=metadata.effective_threshold,
             level_noise=None if point in past.points else drawn.tracked,
             positions=positions,
-            counts=np.zeros(positions.size, np.int64),  # true counts differ by step and are in the files of steps
+            counts=np.zeros(positions.size, np.int64),  # not used: true counts are in the files of steps
             empty_keys=fresh,
             paths=dict(zip(history.points, drawn.paths, strict=True)),
             step=point.step,
         )
 
     def rows(self, level: Fraction, metadata: RunningMetadata) -> pl.DataFrame:
-        """Read a committed release: it never changes, since the counts of a step never change."""
+        """Return the rows of a committed release. They never change, because the counts of a step never change."""
         step, (numbers, false_keys) = metadata.step - 1, self._tracked()
         noise = self.locked.state.noise(self.locked.record.path_id, (step, level), numbers.size)
         counts = np.zeros(numbers.size, np.int64)
@@ -137,9 +137,9 @@ class RunningPath(NoisePath):
         return published_frame(self.locked.declaration.key, self.files.all_keys.__getitem__, shown)
 
     def _tracked(self) -> tuple[IntArray, pl.DataFrame]:
-        """Return the numbers of tracked keys, -1 for keys without units; and the keys without units, in order.
+        """Return the numbers of tracked keys (-1 for keys without units), and the keys without units in order.
 
-        A false key that gets units later keeps its noise.
+        A tracked key without units keeps its noise if units touch it at a later step.
         """
         path_id = self.locked.record.path_id
         numbers = self.locked.state.tracked(path_id).position.copy()
@@ -151,11 +151,11 @@ class RunningPath(NoisePath):
 
 
 def running_metadata(declaration: Declaration, request: RunningRequest, past: PastPoints) -> RunningMetadata:
-    """Choose the threshold and return the metadata of a release, from public parameters only."""
+    """Choose the threshold of a release of running counts, and return its metadata, from public parameters only."""
     noise, step = noise_over_steps(declaration), present(request.step)
     point = Point(step - 1, present(request.level))
     history = _history(past, is_open=declaration.domain.is_open)
-    # Factor the covariance now: this refuses levels that are nearly equal.
+    # Factor the covariance before noise is drawn, because this refuses levels that are nearly equal.
     noise.factor(history.with_release(point, math.inf).points)
 
     def still_lazy(effective: float) -> float | None:
@@ -170,13 +170,13 @@ def running_metadata(declaration: Declaration, request: RunningRequest, past: Pa
 
 
 def noise_over_steps(declaration: Declaration) -> StepNoise:
-    """Return the law of the noise of one key at all steps: a unit changes each of its keys from one step on."""
+    """Return the joint noise of one key at all steps, for units with at most `most_touched` keys."""
     return StepNoise(declaration.most_touched * _covariance(present(declaration.steps).number))
 
 
 @lru_cache(maxsize=8)
 def _covariance(steps: int) -> FloatArray:
-    """Return the covariance over steps for units with one key, by the spectral strategy for prefix sums."""
+    """Return the noise covariance between steps for units with one key, from the spectral strategy of prefix sums."""
     strategy = Spectral(Prefix(steps))
     answers = np.cumsum(strategy.to_cells(np.eye(strategy.n_noise)), axis=0)
     covariance = strategy.l2(1) ** 2 * (answers @ answers.T)

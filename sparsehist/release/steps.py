@@ -1,8 +1,8 @@
-"""The steps of a running series: append a step, choose the pairs that count, and store keys, counts and pairs.
+"""Append steps to a running series: choose the pairs of unit and key that count, and store pairs and counts.
 
-A pair of a unit and a key counts if it did not count before, and if fewer than `max_keys` keys of the unit did. If a
-unit has too many new keys, the first keys by a keyed hash of unit and key are kept; ties are broken by key. So the
-pairs of a unit that count depend only on the secret salt and on the rows of this unit up to that step.
+A pair counts if it did not count at an earlier step, and if the unit counts towards fewer than `max_keys` keys. If a
+unit has too many new keys, keys with the smallest keyed hash of unit and key are kept; ties are broken by key. So the
+pairs of a unit that count depend only on the secret salt and on the rows of this unit up to the step.
 
 Keys are numbered in the order in which they first counted. Stored pairs have digests of units; `finish` erases them.
 """
@@ -40,9 +40,9 @@ _MOST_KEYS = 2**32 - 1
 
 
 def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
-    """Cast units to whole numbers or text, and return their kind; units of two kinds cannot be compared.
+    """Return units as whole numbers or text, with their kind; units of different kinds cannot be compared.
 
-    Units of several columns arrive as text. The kind is empty if there are no units.
+    Units that several columns name arrive as text. The kind is "" if there are no units.
     """
     dtype = units.dtype
     if dtype in _WHOLE or dtype.is_temporal():
@@ -56,18 +56,18 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
 
 
 def kind_of_all(earlier: str, kind: str, before: str) -> str:
-    """Return the common kind of earlier and new units, empty if there are none; `before` is "steps" or "periods"."""
+    """Return the common kind of earlier and new units, "" if there are none; `before` says "steps" or "periods"."""
     if earlier and kind and kind != earlier:
         raise DataError(
-            f"units were {earlier} in earlier {before} and are {kind} now, which cannot be compared: cast the column"
+            f"the units cannot be compared: cast the column; earlier {before} have {earlier}, this one has {kind}"
         )
     return earlier or kind
 
 
 def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
-    """Return digests of comparable units, different for different units, and 64 bits of each digest.
+    """Return a digest of each unit, and 64 bits of the digest; different units have different digests.
 
-    A whole number is multiplied by a secret odd number, which is a bijection; a text gets a keyed digest of 128 bits.
+    A whole number is multiplied by a secret odd number, which is a bijection; text gets a keyed hash of 128 bits.
     """
     if units.dtype == pl.Int64:
         words: WordArray = units.to_numpy().view(np.uint64) * odd(salt, b"multiplier")
@@ -78,10 +78,10 @@ def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
 
 @dataclass(frozen=True, repr=False)
 class Day:
-    """The distinct pairs of unit and key of a step. Secret.
+    """The distinct pairs of unit and key in the log of a step. Secret.
 
-    `pairs` has columns row (index in `units`), code (index in `keys`) and order (a hash: a unit keeps its smallest).
-    `digest` is a keyed digest of the set of pairs.
+    `pairs` has the columns row (index in `units`), code (index in `keys`) and order (a hash; if a unit has too many
+    keys, the smallest hashes count). `digest` is a keyed hash of the set of pairs.
     """
 
     pairs: pl.DataFrame
@@ -92,7 +92,7 @@ class Day:
 
     @classmethod
     def of_pairs(cls, pairs: UnitPairs, columns: str | Sequence[str], salt: bytes) -> Day:
-        """Return the `Day` with these pairs; `columns` are the log's columns of the unit."""
+        """Return the `Day` with these pairs; `columns` are the columns of the log that name the unit."""
         units, kind = comparable_units(pairs.units, columns)
         digests, words = unit_digests(units, salt)
         row = np.repeat(np.arange(units.len(), dtype=np.uint32), pairs.sizes)
@@ -104,10 +104,10 @@ class Day:
 
 
 def added(day: Day, files: StepFiles, most_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the new keys of a step, in the order of their numbers, and the pairs that count. Secret."""
+    """Return the keys that are new at a step, in the order of their numbers, and the pairs that count. Secret."""
     n_known, names = files.all_keys.height, day.keys.columns
     codes = pl.int_range(n_known, n_known + day.keys.height, dtype=pl.UInt32, eager=True)
-    numbers = files.numbers_of(day.keys).fill_null(codes)  # new keys get temporary numbers
+    numbers = files.numbers_of(day.keys).fill_null(codes)  # new keys get temporary numbers first
     before = files.pairs_of(day.units)
     n_free = most_keys - np.bincount(before["row"], minlength=day.units.len())
     fresh = day.pairs.with_columns(key=numbers.gather(day.pairs["code"])).join(before, on=["row", "key"], how="anti")
@@ -124,10 +124,10 @@ def added(day: Day, files: StepFiles, most_keys: int) -> tuple[pl.DataFrame, pl.
 
 
 class StepFiles:
-    """The files of a running series, each read when first needed. Secret.
+    """The files of a running series; each file is read when it is first needed. Secret.
 
-    Each step replaces the files "keys" and "pairs", and adds a file with the number of new units by key; the name of
-    this file is the number of the step, from 0.
+    Each step replaces the files "keys" and "pairs", and adds a file with the number of new units of each key. This
+    file is named after the step, from 0.
     """
 
     def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:
@@ -157,19 +157,19 @@ class StepFiles:
         return None if file is None else read_frame(self._directory, file)
 
     def numbers_of(self, keys: pl.DataFrame) -> pl.Series:
-        """Return the number of each key, null for keys without a number."""
+        """Return the number of each key, or null if the key has no number yet."""
         numbered = self.all_keys.with_row_index("number")
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
-        """Return the pairs of these units that counted before: index of the unit, and number of the key."""
-        if self._pairs is None or not units.len():  # a frame without units has no comparable type
+        """Return the pairs of these units that counted at earlier steps: index of the unit and number of the key."""
+        if self._pairs is None or not units.len():  # without units, their type is unknown
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")
 
     def counts_at(self, steps: Sequence[int], some: IntArray) -> IntArray:
-        """Return running counts of the keys with these numbers, at ascending steps; shape (steps, keys)."""
+        """Return the running counts of the keys with the numbers `some` at ascending steps; shape (steps, keys)."""
         column = np.full(self.all_keys.height, -1, np.int64)
         column[some] = np.arange(some.size)
         counts = np.zeros((len(steps), some.size), np.int64)
@@ -183,7 +183,7 @@ class StepFiles:
     def write(
         self, state: State, record: SeriesRecord, keys: pl.DataFrame, pairs: pl.DataFrame
     ) -> tuple[list[RegisteredFile], list[str]]:
-        """Write the files of the next step; return them, and the names of the replaced files."""
+        """Write the files of the next step; return the new files and the names of the files that they replace."""
         promise(self.all_keys.height + keys.height <= _MOST_KEYS, "more than 2**32 keys")
         units = np.bincount(pairs["key"])
         numbers = np.flatnonzero(units)
@@ -200,11 +200,11 @@ class StepFiles:
 def append_step(
     home: Home, declaration: Declaration, series_id: str, source: object, step: int, counting: Counting | None = None
 ) -> bool:
-    """Append a step, numbered from 1; return False if the same step was appended before."""
+    """Append a step (numbered from 1) and return True, or return False if the same step was appended before."""
     counting = counting or Counting()
     if isinstance(source, Counts):
         raise DeclarationError(
-            "a running series needs units, to know which of them counted before: append the log, not counts"
+            "a running series needs units, to know which pairs counted before: append the log, not counts"
         )
     declared = with_source(declaration, source)
     with reporting(counting.progress) as report:
@@ -214,14 +214,14 @@ def append_step(
         pairs = pairs_of_log(home, source, declared, record.salt, replace(counting, progress=report))
         report("appending")
         day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
-        # Wait longer for a release of another process, so that counting was not in vain.
+        # Wait longer if another process makes a release, so that the work of counting is not lost.
         with home.hold(at_least=PATIENCE) as state:
             record = home.find(state, declaration.name, series_id)
             before = _appended_before(state, record, step)
             if step <= len(before):
                 if before[step - 1].digest != day.digest:
                     raise NameTakenError(
-                        f"step {step} of {declaration.name!r} was appended with other rows; its counts never change"
+                        f"step {step} of {declaration.name!r} was appended before with other rows, and cannot change"
                     )
                 return False
             kind = kind_of_all(before[-1].unit_kind if before else "", day.unit_kind, "steps")
@@ -233,7 +233,7 @@ def append_step(
 
 
 def finish(home: Home, declaration: Declaration, series_id: str) -> None:
-    """Erase which pairs of units and keys counted; nothing can be appended afterwards."""
+    """Erase the record of which pairs of unit and key counted; no step can be appended afterwards."""
     with home.hold() as state:
         record = home.find(state, declaration.name, series_id)
         if not state.is_finished(record):
@@ -242,22 +242,22 @@ def finish(home: Home, declaration: Declaration, series_id: str) -> None:
 
 
 def _appended_before(state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
-    """Return the appended steps; refuse a step that would leave a gap, and every step of a finished series."""
+    """Return the steps appended so far; refuse a step that would leave a gap, and any step of a finished series."""
     before = state.steps(record)
     if state.is_finished(record):
         raise RefusedError(f"the series {record.name!r} is finished: nothing more can be appended")
     if step > len(before) + 1:
-        raise DeclarationError(f"steps are appended in order, and step {len(before) + 1} comes next, not {step}")
+        raise DeclarationError(f"steps must be appended in order: the next step is {len(before) + 1}, got {step}")
     return before
 
 
 def as_bytes(*frames: pl.DataFrame) -> bytes:
-    """Return the rows of all frames as the content of one file."""
+    """Return the rows of all frames as the content of one Arrow file."""
     sink = io.BytesIO()
     pl.concat(frames).write_ipc(sink, compat_level=pl.CompatLevel.oldest())
     return sink.getvalue()
 
 
 def read_frame(directory: Path, file: RegisteredFile) -> pl.DataFrame:
-    """Read a file with the content of `as_bytes`; refuse a damaged file."""
+    """Read a file that contains the result of `as_bytes`; refuse a damaged file."""
     return pl.read_ipc(io.BytesIO(verified(directory, file)))

@@ -21,7 +21,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
 
 
 def check_equal_declaration(series: str, existing: Declaration, declared: Declaration, if_exists: str) -> None:
-    """Refuse an existing name unless reuse is allowed and the declarations are equal; `series` begins the error."""
+    """Raise an error that begins with `series`, unless reuse is allowed and the declarations are equal."""
     stored = existing.as_json()
     differing = [name for name in declared.differing(stored) if name != "name"]
     words = ", ".join(f"{name}={stored.get(name)!r}" for name in differing)
@@ -30,12 +30,12 @@ def check_equal_declaration(series: str, existing: Declaration, declared: Declar
         raise NameTakenError(f"{series}{remedy}", parameter="name")
     if words:
         raise SeriesDiffersError(
-            f"{series}, and its declaration differs: it was made with {words}; declare these or use another name"
+            f"{series}, whose declaration differs: declare the same or use another name; it was made with {words}"
         )
 
 
 def catalogue_files(domain: Domain) -> dict[str, bytes]:
-    """Return names and contents of files for the catalogues that are too long for the domain's text."""
+    """Return files, as content by name, for the catalogues that are too long for the text of the domain."""
     content = {}
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()

@@ -1,8 +1,8 @@
-"""The noise path of a workload: choose its strategy, draw a round, and round its answers.
+"""Make releases of workloads: choose a strategy, draw the noise, and round the answers.
 
-Rounding must reveal no more than the noisy value. If the state has one number per cell, the noise of each cell is
-rounded to a grid that divides 1, before cells are summed. Otherwise rounded noise is added to exact whole answers.
-Noise is rounded up or down at random, so that its mean stays the same (docs/mathematics.md, "Numerical slack").
+Rounding must reveal no more than the noisy value. If a strategy has noise for each cell, this noise is rounded to a
+grid that divides 1, before cells are summed. Otherwise rounded noise is added to exact whole answers. Noise is
+rounded up or down at random, so that its mean stays the same (docs/mathematics.md, "Numerical slack").
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from sparsehist.workload import (
 from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 
 _ROWS = ".rows"
-# Answers on the grid fit the 53 bits of a double unless the noise is far larger than any count.
+# Within these limits of the standard deviation, answers on the grid fit the 53 bits of a double.
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**40
-# Largest ratio of stds of answers. The grid fits the least std; answers with more noise would not fit a double.
+# Largest ratio of standard deviations of answers, because one grid, chosen for the least, must fit all answers.
 _FARTHEST = 2.0**30
-# Columns with at least this many values, such as text, are not numbered.
+# Keys are not numbered if a column has this many possible values or more, as most text columns do.
 _NUMBERED = 2**63
 # In a query, this number means that the query sums over the key column.
 _ALL_VALUES = -1
@@ -94,18 +94,18 @@ def requested(
     workload: Workload | str | None = None,
     strategy: str | Strategy | None = None,
 ) -> WorkloadRequest:
-    """Check parameters as far as possible without a store."""
+    """Check the parameters of a workload release without a store, and return them as a request."""
     if declaration.shares is not None:
         raise DeclarationError("workloads need a series with bounding='keep'")
     if declaration.domain.is_open:
-        raise DeclarationError("a series with an open domain has no workloads: its cells cannot be listed")
+        raise DeclarationError("workloads need a closed domain, because the cells of an open domain cannot be listed")
     if declaration.family.norm is None:
         raise DeclarationError(
-            f"{declaration.noise} noise has no workloads: use noise='gaussian', 'laplace' or 'discrete_laplace'"
+            f"workloads need noise='gaussian', 'laplace' or 'discrete_laplace', got {declaration.noise!r}"
         )
     if taken := {"noisy_answer", "std"}.intersection(declaration.key):
         raise DeclarationError(
-            f"a key column is called {min(taken)!r}, a name that releases of workloads use: rename the key column"
+            f"rename a key column, because releases of workloads have a column with its name: {min(taken)!r}"
         )
     if workload is not None:
         workload = Workload.parse(workload) if isinstance(workload, str) else workload
@@ -120,7 +120,7 @@ def requested(
 
 @dataclass(frozen=True, repr=False)
 class WorkloadPath(NoisePath):
-    """The noise path of a workload with a strategy; its first round opens it."""
+    """The noise path of a workload with a strategy; the first release adds the path to the store."""
 
     strategy: Strategy
 
@@ -130,7 +130,7 @@ class WorkloadPath(NoisePath):
 
     @cached_property
     def _price(self) -> Price:
-        """Price of the strategy, read from the path's first release if there is one."""
+        """Sensitivity and variances of the strategy, read from the first release on the path if there is one."""
         if self.path_id is None:
             return price_of(self.locked.declaration, self.strategy)
         releases = self.locked.state.releases(self.locked.record, path_id=self.path_id)
@@ -149,7 +149,7 @@ class WorkloadPath(NoisePath):
         return f"{self._family.statement(present(request.level))}; {LAZILY}"
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of the level, and compute the rows, which are stored with the round."""
+        """Draw the noise of a release, compute the noisy answers, and write these to a file of the round."""
         state, level, family = self.locked.state, present(request.level), self._family
         neighbours = self.neighbours(level, state_size(family, self.strategy))
         noise = neighbours.get(level)
@@ -172,7 +172,7 @@ class WorkloadPath(NoisePath):
         )
 
     def _frame(self, answers: AnswerArray, metadata: WorkloadMetadata) -> pl.DataFrame:
-        """Return one row per query, or one per cell if queries are not listed."""
+        """Return one row per query, or one row per cell if the workload does not list its queries."""
         workload, domain, key = self.strategy.workload, self.locked.declaration.domain, self.locked.declaration.key
         if not workload.explicit:
             cells = domain.keys(np.arange(workload.n_cells, dtype=np.int64)).rename({"key_0": key[0]})
@@ -181,7 +181,7 @@ class WorkloadPath(NoisePath):
         return queries_frame(present(workload.queries()), domain, key).with_columns(noisy_answer=answers, std=std)
 
     def rows(self, _level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
-        """Read the committed rows of a release."""
+        """Read the stored rows of a committed release."""
         stored = present(self.locked.state.release_named(self.locked.record, metadata.name)).request["rows"]
         file = next(file for file in present(self.record).files if file.name == stored)
         return pl.read_parquet(io.BytesIO(verified(self.locked.record.directory, file)))
@@ -206,7 +206,7 @@ def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
 
 
 def _counted(declaration: Declaration, workload: Workload) -> str:
-    """Return the meaning of an answer in words; an answer for a single cell counts units."""
+    """Return in words what an answer counts: units, or each unit once per cell."""
     return "units" if declaration.most_touched == 1 or isinstance(workload, Identity) else _ONCE_PER_CELL
 
 
@@ -216,29 +216,29 @@ def path_name(strategy: Strategy) -> PathName:
 
 
 class Price(NamedTuple):
-    """The sensitivity of a strategy, and the variances of answers if noise has variance 1. Public numbers."""
+    """Sensitivity of a strategy, and variances of its answers if each noise value has variance 1. Public."""
 
-    sensitivity: float  # in the norm that the noise needs, for the series' max_keys
-    least: float  # least variance of an answer that is not exactly 0
+    sensitivity: float  # L1 or L2, as the noise requires, for the series' max_keys
+    least: float  # least variance of an answer, leaving out answers without noise
     mean: float  # mean variance of all answers
 
 
 def price_of(declaration: Declaration, strategy: Strategy) -> Price:
-    """Compute the price of a strategy in a series; refuse a workload whose matrix is zero."""
+    """Return the `Price` of a strategy for a series; refuse a workload whose answers are all 0."""
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.most_touched) if in_l2 else strategy.l1(declaration.most_touched)
     if not strategy.workload.explicit:
-        cells = np.array([0, strategy.workload.n_cells // 2])  # cells with the largest and the smallest scale
+        cells = np.array([0, strategy.workload.n_cells // 2])  # one of these has the least variance
         return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
     variance = strategy.variance()
     nonzero = variance[variance > 0]
     if not nonzero.size:
-        raise DeclarationError(f"the matrix of {strategy.workload.describe()} is zero: every answer would be 0")
+        raise DeclarationError(f"every answer would be 0, because the matrix is zero: {strategy.workload.describe()}")
     least, spread = float(nonzero.min()), math.sqrt(float(nonzero.max() / nonzero.min()))
     if spread > _FARTHEST and not (strategy.invertible or strategy.workload.integral):
         raise DeclarationError(
-            f"the noise of answers of {strategy.workload.describe()} differs by a factor of {spread:.3g}, too much "
-            "for one grid: release them as separate workloads, or use strategy='identity'"
+            "the noise of the answers differs too much for one grid: release them as separate workloads, or use "
+            f"strategy='identity'; {strategy.workload.describe()} has a factor of {spread:.3g}"
         )
     return Price(size, least, float(variance.mean()))
 
@@ -246,11 +246,11 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
 def workload_metadata(
     declaration: Declaration, strategy: Strategy, request: WorkloadRequest, price: Price, *, past: Sequence[Level]
 ) -> WorkloadMetadata:
-    """Return the metadata of a release, before anything is drawn; `past` has the levels released on its path."""
+    """Return the metadata of a workload release, before noise is drawn; `past` has the levels already released."""
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, by_cell = noise_std * math.sqrt(price.least), cell_grid(strategy, noise_std)
-    added = (std,) if by_cell is None else (std, noise_std)  # cells get noise too
+    added = (std,) if by_cell is None else (std, noise_std)  # single cells have noise too
     check_std(std if std < _LEAST_STD else max(added), _LEAST_STD, _LARGEST_STD, "counts")
     return WorkloadMetadata(
         declaration=declaration,
@@ -271,7 +271,7 @@ def workload_metadata(
 
 
 def open_path(locked: LockedSeries, request: WorkloadRequest) -> WorkloadPath:
-    """Return the path of an existing release, or of this workload; "auto" keeps an earlier choice of strategy."""
+    """Return the noise path of the release or of the workload; "auto" keeps the strategy of earlier releases."""
     record = locked.state.release_named(locked.record, request.name)
     for path in locked.record.paths:
         same = path.kind == "workload" and path.workload == str(request.workload) and request.strategy == AUTO
@@ -303,10 +303,10 @@ def numbers_of(domain: Domain, name: str) -> KeyNumbers:
 
 
 def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
-    """Return the bounded counts of a series by cell number. Secret; reads the whole counts file."""
+    """Read all bounded counts of a series from the counts file, with the numbers of their cells. Secret."""
     counted, columns = files.all_counted(), key_domains(domain)
     coordinates = tuple(
-        # There are at most 2**31 queries, so each query sums over a column that is too large to be numbered.
+        # Every query sums over a column that is too large to be numbered, so its numbers do not matter.
         np.zeros(counted.height, np.int64)
         if column.size >= _NUMBERED
         else column.index(counted.select(pl.col(f"key_{i}").alias("key_0")))
@@ -319,8 +319,8 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
 def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
     """Return a frame that describes the queries by keys instead of numbers.
 
-    The columns are low and high; or the key columns, null if the query sums over the column (ranges of a column have
-    columns such as day_low and day_high); or the number of the query.
+    Ranges of a single key column have the columns low and high. Other queries have the key columns (null if the query
+    sums over the column), columns such as day_low and day_high, or only the number of the query.
     """
     columns = key_domains(domain)
     described = {end: (end, columns[0]) for end in ("low", "high") if len(columns) == 1}
@@ -341,22 +341,22 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Return the family of the noise on R·x: the family of the series, with the sensitivity of the strategy R."""
+    """Return the noise family of the measurements R·x: that of the series, with the sensitivity of the strategy."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
-            f"{type(family).__name__} noise needs whole numbers, but the strategy {strategy.name} measures sums with "
-            "real weights; strategy='auto' chooses a strategy that measures whole numbers"
+            "integer noise needs a strategy with whole weights: use strategy='auto', which chooses one; got "
+            f"{type(family).__name__} and the strategy {strategy.name}"
         )
     remade: Callable[..., Family] = replace
     return remade(family, sensitivity=round(sensitivity) if family.integer else sensitivity)
 
 
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
-    """Return the grid for rounding the noise of each cell before cells are summed; None if answers are rounded.
+    """Return the grid to which the noise of each cell is rounded; None if answers are rounded instead.
 
-    1 is a multiple of the grid, so counts can be added after rounding and stay on the grid. The noise a·(R⁻¹Z) of
-    an answer has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ over the largest eigenvalue of RᵀR. Random rounding adds
-    a·aᵀ/6 times the square of the grid, less than 7e-4 of this variance.
+    1 is a multiple of the grid, so rounded noise plus counts is on the grid. For Z of variance 1, the noise a·R⁻¹·Z
+    of a query a has the variance a·(RᵀR)⁻¹·aᵀ, at least a·aᵀ divided by the largest eigenvalue of RᵀR. Random
+    rounding adds a variance of grid²·a·aᵀ/6, less than 7e-4 of the variance of the noise.
     """
     if not strategy.invertible:
         return None
@@ -367,12 +367,12 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
 def slack_of(
     family: Family, strategy: Strategy, level: Level, touched: int, *, least: float, past: Sequence[Level]
 ) -> float:
-    """Return the numerical slack of a release: of its noisy cells if these are rounded, else of its answers.
+    """Return the numerical slack of a workload release, from its noisy cells if these are rounded, else its answers.
 
-    `least` is the least variance of an answer, for Z of variance 1; `past` has the levels released on this path.
+    `least` is the least variance of an answer if Z has variance 1; `past` has the levels released on this path.
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload
-    if strategy.word == "identity":  # only cells of the changed unit differ between neighbours
+    if strategy.word == "identity":  # neighbouring logs differ only in cells of one unit
         return numerical_slack(min(touched, workload.n_cells), std, grid_step(std), near=near)
     grid = cell_grid(strategy, std)
     if grid is None:
@@ -394,8 +394,8 @@ def noisy_answers(
 ) -> AnswerArray:
     """Return A·x + L·Z for every listed query, on the grid; shape (queries,). `by_cell` is the result of `cell_grid`.
 
-    If queries are not listed, return noisy cells whose sums over ranges are A·x + L·Z; shape (cells,). Their prefix
-    sums of noise are rounded to the grid, so the sum over a range has only two rounding errors.
+    If queries are not listed, return noisy cells whose sums over ranges are A·x + L·Z; shape (cells,). The prefix
+    sums of their noise are rounded to the grid, so the sum over a range has only two rounding errors.
     """
     workload = strategy.workload
     if by_cell is None and workload.explicit:
@@ -410,7 +410,7 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return the generator that rounds the noise of one level: independent of the noise, but always the same."""
+    """Return the random generator for rounding at one level; it is independent of the noise and always the same."""
     text = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))
@@ -426,7 +426,7 @@ def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload, name: str = AUTO) -> Strategy:
-    """Return a strategy by name; "auto" is the strategy with the smallest mean error that the noise allows."""
+    """Return the strategy with this name; "auto" chooses the smallest mean error that the noise allows."""
     if name != AUTO:
         return strategy_named(name, workload)
     return choose(workload, declaration.most_touched, **_kind_of_noise(declaration))
@@ -439,7 +439,7 @@ def _kind_of_noise(declaration: Declaration) -> dict[str, bool]:
 def planned_strategies(
     home: Home, declaration: Declaration, series_id: str, workload: Workload | str, levels: Levels
 ) -> pl.DataFrame:
-    """Return the table of strategies and levels; see `Series.plan_workload`."""
+    """Return a table of strategies and candidate levels with their errors; see `Series.plan_workload`."""
     workload = present(requested(declaration, "plan", workload=workload).workload)
     with home.hold() as state:
         ledger = ledger_for(state, home.find(state, declaration.name, series_id), declaration, whole=True)

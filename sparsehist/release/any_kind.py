@@ -38,7 +38,7 @@ def request_of(
     existing_kind: str | None = None,
     **parameters: Any,
 ) -> tuple[Request, pipeline.Opener]:
-    """Check the parameters of `Series.release`; return a request and a function that opens its noise path.
+    """Check the parameters of `Series.release`. Return a request, and a function that opens the request's noise path.
 
     `existing_kind` is the kind of the release that already has the name `name`; None if there is no such release.
     """
@@ -115,7 +115,7 @@ def release(
 ) -> Release | WorkloadRelease:
     """Make a release of a series, or return the existing release with the name `name`.
 
-    `series` is a declaration or a name. If the file `target` cannot be written, an error is raised before drawing.
+    `series` is a declaration or a name. A file `target` that cannot be written is refused before noise is drawn.
     """
     checked_name("release", name)
     with home.hold() as state:

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LARGEST_THRESHOLD = 2.0**48
-# A round can draw 2**31 cells. Half of these may be false keys, so that refusals do not depend on the counts.
+# A round can draw 2**31 cells. At most half may be false keys, so that true counts never make a round fail.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their law in total variation"
 DEFAULT_FALSE_KEYS = 0.01
 """Expected false keys. Compared with 1, the threshold is 1.5 % higher for strings of 32 bytes, 47 % for 294 keys."""
-# Within these limits, a count plus noise on the grid fits the 53 bits of a double.
-# Beyond them, a noisy count would be rounded once more, which would reveal differences between counts.
+# Limits within which a count plus noise on the grid fits the 53 bits of a double.
+# Beyond these limits, noisy counts would be rounded again, and this would reveal differences between counts.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 _LEAST_SUM_STD, _LARGEST_SUM_STD = 2.0**-2, 2.0**46
@@ -89,7 +89,7 @@ class MeasureSums:
 
     @property
     def variance(self) -> float:
-        """Variance of noise plus rounding of a sum, in squared units of the measure's column."""
+        """Variance of a sum's noise and rounding together, in squared units of the measure's column."""
         return self.std**2 + (self.grid * float(self.measure.step)) ** 2 / 12
 
     @property
@@ -99,7 +99,7 @@ class MeasureSums:
 
 
 def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Level]) -> dict[str, Level]:
-    """Return levels by measure, from one level for all, a mapping, or text such as `price=0.5, events=1/3`."""
+    """Return the level of each measure, from one level for all, a mapping or text such as `price=0.5, events=1/3`."""
     names = [measure.name for measure in measures]
     pairs: list[tuple[str, Level]] = []
     if isinstance(level, Mapping):
@@ -120,7 +120,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
 
 
 def measure_sums(declaration: Declaration, level: Level | Mapping[str, Level] | None) -> tuple[MeasureSums, ...]:
-    """Return the `MeasureSums` of each measure for which `level`, the argument `measures=`, gives a level."""
+    """Return one `MeasureSums` for each measure that has a level in `level`, the argument `measures=`."""
     levels = {} if level is None else levels_by_name(declaration.measures, level)
     return tuple(
         MeasureSums(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))
@@ -222,8 +222,8 @@ def parameters_at(
     """Return the metadata of a release of cells, or of one step of a running series, as keyword arguments.
 
     `point` is the step (0 for cells) and level; `past` has point, noise and lowest effective threshold of each
-    earlier release. Noise is in parts of a count. `still_lazy` gets an effective threshold, and returns None if empty
-    cells can be drawn lazily, else the largest P[noise > threshold] at which they could.
+    earlier release. Noise is in parts of a count. `still_lazy` takes an effective threshold. It returns None unless
+    all empty cells would have to be drawn, else the largest P[noise > threshold] that avoids this.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
     check_std(std, _LEAST_STD, _LARGEST_STD, "counts")
@@ -248,7 +248,7 @@ def parameters_at(
 def _closed_threshold(
     family: Family, declaration: Declaration, request: CellRequest, still_lazy: Callable[[float], float | None]
 ) -> dict[str, Any]:
-    """Return the threshold fields of the metadata in a closed domain; `effective_threshold` in parts of a count."""
+    """Return the threshold metadata for a closed domain; `effective_threshold` is in parts of a count."""
     size, unit, level = declaration.domain.size, declaration.unit_of_counts, present(request.level)
     if request.open_delta is not None:
         raise DeclarationError(
@@ -287,7 +287,7 @@ def _closed_threshold(
 def _open_threshold(
     point: Point, family: Family, declaration: Declaration, request: CellRequest, past: _Past
 ) -> dict[str, Any]:
-    """Return the threshold and delta fields of the metadata in an open domain, within the series' remaining delta."""
+    """Return the threshold and delta metadata for an open domain; refuse to exceed the series' remaining delta."""
     if request.false_keys is not None:
         raise DeclarationError(
             "an open domain has no false keys, because keys without units are never published: give open_delta=, "
@@ -347,7 +347,7 @@ def sums_published(metadata: CellMetadata) -> tuple[MeasureSums, ...]:
 
 
 def measure_limits(frame: pl.DataFrame, metadata: CellMetadata, alpha: float) -> dict[str, FloatArray]:
-    """Return confidence limits of a release's sums and means; each interval errs with probability at most `alpha`.
+    """Return confidence limits of a release's sums and means; an interval is wrong with probability at most `alpha`.
 
     Columns have names such as price_sum_low, price_sum_high, price_mean_low and price_mean_high; shape (rows,) each.
     Only Gaussian noise gives limits of means; they are infinite if the true number of events may be 0. If a measure
@@ -374,7 +374,7 @@ def _ratio_limits(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Fieller's confidence limits of the ratio of two true sums, from sums with independent Gaussian noise.
 
-    The limits enclose all r for which |above - r * below| is at most z of its standard deviations (z from `alpha`).
+    The limits enclose all r with |above - r * below| <= z standard deviations, for the normal quantile z of `alpha`.
     """
     z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
     square = below**2 - z**2 * law_below.variance

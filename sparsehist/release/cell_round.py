@@ -199,7 +199,7 @@ class MeasurePath(_TrackingPath):
 
 
 def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
-    """Return sums plus noise, rounded to the grid. All are in steps of the measure, and may have any shape.
+    """Return sums plus noise, rounded to the grid. Sums, noise and grid are in steps of the measure; any shape.
 
     The largest multiple of the grid in each sum is added last, so the noise loses no precision to large sums.
     """

@@ -41,7 +41,7 @@ _CHANGED = {
 def with_source(declaration: Declaration, source: object) -> Declaration:
     """Return the declaration with the fields that depend on the source of the log.
 
-    These are the types of keys, whether every engine keeps the same keys, and what the guarantee assumes.
+    These are the types of keys, whether every engine keeps the same keys of a unit, and what the guarantee assumes.
     """
     if is_spark_frame(source) or (isinstance(source, Counts) and source.counted_by is not None):
         declaration = replace(declaration, bounding=replace(declaration.bounding, portable=True))
@@ -67,8 +67,8 @@ def counted_into(
     declaration: Declaration,
     counting: Counting | None = None,
     *,
-    if_exists: str = "error",  # or "reuse"; or "resume": reuse, even if the source cannot be compared
-    is_bounded: bool = False,  # whether this package made the source, `Counts`, bounded for the declared unit
+    if_exists: str = "error",  # or "reuse", or "resume" (reuse, even if the source cannot be compared)
+    is_bounded: bool = False,  # True for `Counts` that this package has bounded for the declared unit
     choose: PairsChosen | None = None,
     check: Callable[[State], None] | None = None,  # raises an error if the input of `choose` has changed
 ) -> SeriesRecord:
@@ -95,7 +95,7 @@ def counted_into(
                     if check is not None:
                         check(state)
                     return _registered(state, declaration, new, written)
-    return _reused(home, record, source, declaration, if_exists)  # existed, or was made by another process
+    return _reused(home, record, source, declaration, if_exists)  # the series existed, or another process made it
 
 
 def declared_into(home: Home, declaration: Declaration, if_exists: str) -> SeriesRecord:

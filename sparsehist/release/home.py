@@ -1,4 +1,4 @@
-"""The `Home` class: the location of a store, and settings of its calls (waiting time, caller, randomness)."""
+"""The `Home` class: the location of a store, and settings for calls to it (waiting time, caller, randomness)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Home:
 
     @contextmanager
     def hold(self, *, at_least: float = 0.0) -> Iterator[State]:
-        """Lock, check and open the store for a `with` block. Wait up to max(`wait`, `at_least`) seconds."""
+        """Lock, check and open the store for a `with` block; wait for the lock up to max(`wait`, `at_least`) s."""
         if _worked_in not in (None, os.getpid()):
             raise StoreError(
                 "this process was forked after Polars had started threads, and a fork does not copy threads: start "

@@ -150,7 +150,7 @@ def planned_rounds(
     name: str = "discovery",
     **declared: Any,
 ) -> list[Round]:
-    """Check the parameters of `discover_keys`, and return its rounds; `declared` has more fields of declarations."""
+    """Check the parameters of `discover_keys`, and return its rounds; `declared` has further fields of the series."""
     checked_whole("rounds", rounds, 1, _MOST_ROUNDS)
     if not isinstance(key, str):
         raise DeclarationError(f"key must name one column, got {shown(key)}")
@@ -175,7 +175,7 @@ def check_room(home: Home, planned: Sequence[Round]) -> None:
 
 
 def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
-    """Return the ledger with the planned rounds and their costs; refuse a round that exceeds a limit."""
+    """Return the ledger with the planned rounds and their costs added; refuse a round that exceeds a limit."""
     for each in planned:
         declaration = each.declared
         ledger.check_series(declaration)

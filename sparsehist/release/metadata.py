@@ -66,12 +66,12 @@ def level_fields(
 
 
 def check_std(std: float, least: float, largest: float, unit: str, where: str = "") -> None:
-    """Refuse a level whose noise is too small or too large for exact sums with counts in a double."""
+    """Refuse a level whose noise is too small or too large to be added to a count exactly in a double."""
     if not least <= std <= largest:
         wrong, right = ("fine", "smaller") if std < least else ("coarse", "larger")
         raise LevelError(
-            f"the level is too {wrong}{where}: give a {right} level. The standard deviation of noise must be from "
-            f"{least:.3g} to {largest:.3g} {unit}, and would be {std:.3g}"
+            f"the standard deviation of the noise must be from {least:.3g} to {largest:.3g} {unit}, got {std:.3g}: "
+            f"the level is too {wrong}{where}; give a {right} level"
         )
 
 
@@ -88,8 +88,8 @@ class Metadata:
     name: str
     level: str
     std: float  # standard deviation of the noise of a cell, or root mean square over answers; in counts
-    grid: float  # every published number is a multiple of this, in counts
-    threshold: float | None  # in counts; None if every cell or answer is published
+    grid: float  # step of the grid, in counts; published numbers are its multiples
+    threshold: float | None  # threshold in counts; None if every cell or answer is published
     numerical_slack: float  # bound on the total variation distance from the stated distribution
     guarantee: str = ""  # in words
     declaration: Declaration  # `source` covers the steps of a running series up to the released step
@@ -132,15 +132,15 @@ class CellMetadata(Metadata):
     kind = "cells"
 
     noise_mean: float  # in counts
-    effective_threshold: float  # a cell is published if its count plus unrounded noise is above this
-    false_keys: float | None  # expected number of false keys, requested or by default; None if a threshold was
+    effective_threshold: float  # threshold on count plus unrounded noise: a cell is published above it
+    false_keys: float | None  # expected false keys, as requested or by default; None if a threshold was requested
     expected_false_keys: float  # expected number of empty cells that are published
     delta_share: float | None = None  # delta that this release may spend in an open domain, requested or by default
     delta_infinity: float | None = None  # delta that this and all earlier releases spend in an open domain
     delta_remaining: float | None = None
     counts: str | None = None  # what a count means, unless it is a number of units
-    measure_levels: dict[str, str] | None = None  # level by measure; these costs are added to the cost of the counts
-    measure_stds: dict[str, float] | None = None  # standard deviation of noise by measure, in units of its column
+    measure_levels: dict[str, str] | None = None  # level by measure, charged in addition to the level of the counts
+    measure_stds: dict[str, float] | None = None  # std of the noise of sums by measure, in units of the column
 
     @property
     def delta_spent(self) -> float:
@@ -214,7 +214,7 @@ def read_metadata(stored: Mapping[str, Any]) -> _Known:
             continue
         fits = any(isinstance(value, _TYPES[kind.partition("[")[0]]) for kind in str(each.type).split(" | "))
         if not fits or isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
-            raise InputError(f"the metadata of a release has a {each.name!r} that is not of type {each.type}")
+            raise InputError(f"a release's metadata has a field of the wrong type: {each.name!r} must be {each.type}")
         values[each.name] = value
     return record(**values)
 

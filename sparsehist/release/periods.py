@@ -53,7 +53,7 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
     checked_name("series of each period", f"{name}_20260317")
     if declaration.unit is None and every.most_periods is not None:
         raise DeclarationError(
-            "most_periods needs unit=, a column that shows which units counted before", parameter="every"
+            "most_periods needs unit=, the column that identifies a unit in all periods", parameter="every"
         )
     limit = None if every.budget is None else budget_within(every.budget, opens=declaration.domain.is_open)
     declared = replace(declaration, every=replace(every, budget=None))
@@ -95,7 +95,7 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
 
 
 def _in_use(ledger: Ledger, population: str) -> bool:
-    """Return whether a population has a series now, or had a series with releases that was dropped."""
+    """Return whether a population has a series, or had a series that was dropped after releases."""
     return any(account.releases or account.dropped is None for account in ledger.of_population(population))
 
 
@@ -168,7 +168,7 @@ def plan_period(
 
 
 def finish_periods(home: Home, name: str) -> None:
-    """Refuse all further periods of a series, and erase the record of which units counted in which periods."""
+    """Refuse further periods of a periodic series, and erase the record of which units counted in which periods."""
     with home.hold() as state:
         if name not in Ledger.of(state).limits.finished:
             state.declare("finish periods", population=name)
@@ -189,7 +189,7 @@ def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesR
             "erased, by finish() or by dropping a released period"
         )
     lists = [read_frame(record.directory, present(_units_of(record))) for record in records]
-    lists = [units for units in lists if units.height]  # a list without units has no kind
+    lists = [units for units in lists if units.height]  # a period without units shows no kind
     if not lists:
         return pl.DataFrame(), ""
     counted = pl.concat([units.rename({units.columns[0]: "unit"}) for units in lists]).group_by("unit").len()

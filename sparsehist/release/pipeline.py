@@ -86,7 +86,7 @@ class NoisePath:
         return [] if (path_id := self.path_id) is None else [level for level, _ in self.locked.state.past(path_id)]
 
     def neighbours(self, level: Fraction, size: int) -> dict[Fraction, NoiseArray]:
-        """Return the stored noise at `level` if it was released, else at the nearest released levels around it."""
+        """Return the stored noise at `level` if it was released, else at the nearest levels below and above."""
         spent = self.spent
         coarser, finer = [at for at in spent if at <= level], [at for at in spent if at >= level]
         near = {*([max(coarser)] if coarser else []), *([min(finer)] if finer else [])}
@@ -125,7 +125,7 @@ ANSWER = "/"
 
 
 def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
-    """Return the releases of a series in order, leaving out answers of query sessions and rounds of measures."""
+    """Return the releases of a series in order, leaving out answers of query sessions and sums of measures."""
     return [release for release in state.releases(record) if ANSWER not in release.name]
 
 
@@ -143,7 +143,7 @@ def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]
 
 
 def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:
-    """Return the ledger against which a release is checked, without other series if no limit applies."""
+    """Return the ledger for checking a release; it leaves out other series if no limit applies."""
     limits = Limits(state.events(limits=True))
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
     if not whole and declaration.period is None and limited == (None, None):
@@ -205,7 +205,7 @@ def prepared(
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
-    """Return the largest level whose noise is (epsilon, delta)-DP, with the part of the goal's delta for noise.
+    """Return the largest level that meets a goal of (epsilon, delta)-DP with the part of its delta for noise.
 
     The level is rounded down to 12 digits. It is computed with the route and the split of delta of the population's
     budget, if any, so that an unused budget of the same (epsilon, delta) allows the level.

@@ -232,7 +232,7 @@ class Planner:
         cap = self.ledger.largest_equal_cap(self.declaration, checked_whole("equal", times, 1, _MOST_EQUAL))
         if cap is None:
             raise DeclarationError(
-                "equal= divides a budget: set a budget of the population, or give within=, an EpsilonDelta or a rho"
+                "equal= divides a budget: set a budget for the population, or give within=, an EpsilonDelta or a rho"
             )
         if not cap:
             raise DeclarationError(

@@ -175,7 +175,7 @@ class QueryPath(NoisePath):
         return lambda name: verified(self.locked.record.directory, files[name]) if name in files else None
 
     def attach(self, name: str, content: bytes) -> list[RegisteredFile]:
-        """Write a file that belongs to the next round of the session."""
+        """Write a file that will be committed with the next round of the session."""
         return [self.locked.state.write_attachment(self.locked.record, f"-{name}", content)]
 
     def metadata(self, request: QueryRequest) -> InteractiveMetadata:

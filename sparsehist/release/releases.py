@@ -217,8 +217,8 @@ class Release(AnyRelease):
         """Add estimates of the bounded counts that correct for the threshold; this post-processing costs nothing.
 
         Keys with true counts near or below the threshold are published only if their noise is large, so their noisy
-        counts are too large. The estimate is a mean of all possible true counts, weighted by the probability of this
-        published count.
+        counts are too large. The estimate is a mean of possible true counts, each weighted by the probability that it
+        is published with this noisy count.
 
         Returns:
             The frame with two more columns of Float64, in counts: `estimate`, at least 0 (1 in an open domain), and
@@ -254,8 +254,8 @@ class WorkloadRelease(AnyRelease):
 
     Attributes:
         frame: One row per query, with noisy_answer and std in counts. The query is given by low and high, by key
-            columns (null if it sums over the column) or by a number. If the workload is all ranges, they are not
-            listed: the frame has one row per cell, with key and noisy_count, and `answer` adds up these counts.
+            columns (null if it sums over the column) or by a number. The workload of all ranges is not listed: its
+                frame has one row per cell, with key and noisy_count, and `answer` adds up these counts.
         metadata: Public parameters; `std` is the root mean square over the answers.
     """
 
@@ -320,7 +320,7 @@ class WorkloadRelease(AnyRelease):
         keys, prefix, std = frame["high"], frame["noisy_answer"].to_numpy(), frame["std"].to_numpy()
         shares = np.array([checked_confidence(each, "a probability") for each in probabilities])[:, np.newaxis]
         excess, margin = prefix - shares * prefix[-1], factor * (std + shares * std[-1])
-        # `low` is the first key that may be the quantile. From `high` on, every prefix sum is above its error margin.
+        # `low` is the first key that may be the quantile. From `high` on, every key is at or above the quantile.
         low = np.sum(~np.logical_or.accumulate(excess >= -margin, axis=1), axis=1).clip(max=len(keys) - 1)
         high = np.sum(np.logical_or.accumulate((excess < margin)[:, ::-1], axis=1), axis=1).clip(max=len(keys) - 1)
         value = np.searchsorted(np.maximum.accumulate(prefix), shares[:, 0] * prefix[-1]).clip(low, high)

@@ -170,7 +170,7 @@ def running_metadata(declaration: Declaration, request: RunningRequest, past: Pa
 
 
 def noise_over_steps(declaration: Declaration) -> StepNoise:
-    """Return the joint noise of one key at all steps, for units with at most `most_touched` keys."""
+    """Return the joint distribution of one key's noise at all steps, for units with at most `most_touched` keys."""
     return StepNoise(declaration.most_touched * _covariance(present(declaration.steps).number))
 
 

@@ -56,10 +56,10 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
 
 
 def kind_of_all(earlier: str, kind: str, before: str) -> str:
-    """Return the common kind of earlier and new units, "" if there are none; `before` says "steps" or "periods"."""
+    """Return the common kind of earlier and new units, "" if there are none; `before` is "steps" or "periods"."""
     if earlier and kind and kind != earlier:
         raise DataError(
-            f"the units cannot be compared: cast the column; earlier {before} have {earlier}, this one has {kind}"
+            f"units cannot be compared: cast the column to one type; earlier {before} have {earlier}, this has {kind}"
         )
     return earlier or kind
 

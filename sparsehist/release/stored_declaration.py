@@ -30,12 +30,12 @@ def check_equal_declaration(series: str, existing: Declaration, declared: Declar
         raise NameTakenError(f"{series}{remedy}", parameter="name")
     if words:
         raise SeriesDiffersError(
-            f"{series}, whose declaration differs: declare the same or use another name; it was made with {words}"
+            f"{series} with another declaration: declare the same or use another name; it was made with {words}"
         )
 
 
 def catalogue_files(domain: Domain) -> dict[str, bytes]:
-    """Return files, as content by name, for the catalogues that are too long for the text of the domain."""
+    """Return the content of files by name, for catalogues that are too long for the text of the domain."""
     content = {}
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()

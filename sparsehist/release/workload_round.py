@@ -218,7 +218,7 @@ def path_name(strategy: Strategy) -> PathName:
 class Price(NamedTuple):
     """Sensitivity of a strategy, and variances of its answers if each noise value has variance 1. Public."""
 
-    sensitivity: float  # L1 or L2, as the noise requires, for the series' max_keys
+    sensitivity: float  # L1 or L2 sensitivity, as the noise requires, at the series' max_keys
     least: float  # least variance of an answer, leaving out answers without noise
     mean: float  # mean variance of all answers
 
@@ -228,7 +228,7 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.most_touched) if in_l2 else strategy.l1(declaration.most_touched)
     if not strategy.workload.explicit:
-        cells = np.array([0, strategy.workload.n_cells // 2])  # one of these has the least variance
+        cells = np.array([0, strategy.workload.n_cells // 2])  # cells with extreme scales; one has the least variance
         return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
     variance = strategy.variance()
     nonzero = variance[variance > 0]
@@ -238,7 +238,7 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     if spread > _FARTHEST and not (strategy.invertible or strategy.workload.integral):
         raise DeclarationError(
             "the noise of the answers differs too much for one grid: release them as separate workloads, or use "
-            f"strategy='identity'; {strategy.workload.describe()} has a factor of {spread:.3g}"
+            f"strategy='identity'; the largest ratio is {spread:.3g} in {strategy.workload.describe()}"
         )
     return Price(size, least, float(variance.mean()))
 
@@ -271,7 +271,7 @@ def workload_metadata(
 
 
 def open_path(locked: LockedSeries, request: WorkloadRequest) -> WorkloadPath:
-    """Return the noise path of the release or of the workload; "auto" keeps the strategy of earlier releases."""
+    """Return the noise path of a release or of a workload; "auto" keeps the strategy of earlier releases."""
     record = locked.state.release_named(locked.record, request.name)
     for path in locked.record.paths:
         same = path.kind == "workload" and path.workload == str(request.workload) and request.strategy == AUTO
@@ -426,7 +426,7 @@ def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload, name: str = AUTO) -> Strategy:
-    """Return the strategy with this name; "auto" chooses the smallest mean error that the noise allows."""
+    """Return the strategy with this name; "auto" is the one with the smallest mean error that the noise allows."""
     if name != AUTO:
         return strategy_named(name, workload)
     return choose(workload, declaration.most_touched, **_kind_of_noise(declaration))

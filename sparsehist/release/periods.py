@@ -189,7 +189,7 @@ def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesR
             "erased, by finish() or by dropping a released period"
         )
     lists = [read_frame(record.directory, present(_units_of(record))) for record in records]
-    lists = [units for units in lists if units.height]  # a period without units shows no kind
+    lists = [units for units in lists if units.height]  # a period without units has no kind of units
     if not lists:
         return pl.DataFrame(), ""
     counted = pl.concat([units.rename({units.columns[0]: "unit"}) for units in lists]).group_by("unit").len()
@@ -200,7 +200,7 @@ def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesR
 def _count_in_period(
     periodic: Declaration, full: pl.DataFrame, earlier_kind: str, pairs: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[str, bytes]]:
-    """Return the pairs of unit and key that count in a period, and the content of a file with these units.
+    """Return the pairs of unit and key that count in a period, and the content of a file with their units.
 
     The file has one column, named after the kind of units. Whether a unit counts depends only on the earlier periods
     in which this unit counted.

@@ -205,7 +205,7 @@ def prepared(
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
-    """Return the largest level that meets a goal of (epsilon, delta)-DP with the part of its delta for noise.
+    """Return the largest level that meets an (epsilon, delta) with the part of delta that is set aside for noise.
 
     The level is rounded down to 12 digits. It is computed with the route and the split of delta of the population's
     budget, if any, so that an unused budget of the same (epsilon, delta) allows the level.
@@ -252,7 +252,7 @@ def release(locked: LockedSeries, request: Request, open_path: Opener) -> Releas
     check_release(state, ledger, *spends, path_id=path.path_id, name=request.name)
     # Compute the guarantee last, because this may take longer than all checks.
     periods, of_periods = of_all_periods(ledger, declaration, spends)
-    declared = metadata.declaration  # its `source` covers the released steps of a running series
+    declared = metadata.declaration  # for a running series, `source` covers the released steps
     guarantee = (_guarantee(path, request, metadata), periods, declared.rests_on, declared.neighbours)
     # Read the clock before drawing, because the duration of drawing depends on secrets.
     metadata = replace(

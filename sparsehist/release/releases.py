@@ -267,7 +267,7 @@ class WorkloadRelease(AnyRelease):
     def answer(self, low: Any, high: Any) -> tuple[float, float]:
         """Return (noisy_answer, std), in counts, for the range of keys from `low` to `high`, both included.
 
-        Keys have the order of the domain. Dates may be given as text such as '2024-01-31'.
+        Keys are ordered as in the domain. Dates may be given as text such as '2024-01-31'.
 
         Raises:
             NotFoundError: If an end is not a key of the domain.

@@ -17,7 +17,7 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
 # Largest number of successes in one group. An error beyond this number reveals no secret about the counts.
-# Groups of nonempty cells are smaller. For empty cells, a series already refuses half of this public number.
+# Groups of nonempty cells are smaller. For empty cells, public numbers make a series refuse half as many.
 MOST_SUCCESSES = 2.0**31
 # With more trials and a smaller probability, Poisson is used: it is within 2.4e-13 of binomial in total variation.
 _MANY_TRIALS, _RARE = 1e15, 1e-12

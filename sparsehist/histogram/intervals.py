@@ -160,7 +160,7 @@ def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> Flo
 
 
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """Return for each noisy count the smallest true count whose test does not reject it as too high."""
+    """Return for each noisy count the smallest true count whose test does not reject the noisy count as too high."""
     result = np.full(noisy.size, least)
     # No lower limit is above noisy - reach, because u is at most alpha / (1 + alpha) for every count.
     reach = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
@@ -171,7 +171,7 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """Return for each noisy count the largest true count whose test does not reject it as too low."""
+    """Return for each noisy count the largest true count whose test does not reject the noisy count as too low."""
     # If a count is published with probability at most 1 / (1 + alpha), its test rejects no value as too low.
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))

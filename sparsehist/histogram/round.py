@@ -45,7 +45,7 @@ _BATCH = 1 << 19
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # path and group of each cell; does it exceed the threshold
-_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # which cells are decided, which accepted; noise paths
+_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # whether each cell is decided, and accepted; its path
 # Extend plain and exceeding noise to past levels. Return which paths fit the history, and the exceeding paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 

@@ -26,7 +26,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 # Strategies for prefix sums or ranges of a longer column are compared on this many cells: length hardly matters.
 _LONGEST_PRICED = 4096
-# Largest queries * cells for which strategies are compared on all queries, and size of the sample of queries beyond.
+# For a list with more queries * cells than 2**21, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
 # Largest workloads for which each strategy is tried, by number of cells (for `direct`, by number of queries).
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
@@ -144,7 +144,7 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
     """Return the strategies that `choose` compares, made for the workload or for a smaller, similar one."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
-        for keys in {1, max_keys}:  # combine the best strategies of the factors for this many keys per unit
+        for keys in {1, max_keys}:  # combine the best strategy of each factor for units with `keys` keys
             names.append(f"kronecker({', '.join(choose(part, keys, pure=pure).name for part in workload.parts)})")
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]

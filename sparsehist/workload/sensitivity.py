@@ -55,7 +55,7 @@ def largest(values: FloatArray, number: int) -> FloatArray:
 
 
 def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
-    """Return the smallest of three upper bounds on the squared L2 sensitivity, given G = RᵀR and `keys` per unit."""
+    """Return the smallest of three bounds on the squared L2 sensitivity for units of `keys` cells, given G = RᵀR."""
     rows = largest(np.maximum(gram, 0.0), keys).sum(axis=1)
     norms = largest(np.sqrt(np.maximum(np.diag(gram), 0.0)), keys)
     eigenvalue = np.linalg.eigvalsh(gram)[-1] if keys > 1 else np.inf
@@ -85,7 +85,7 @@ def squared_l2_of_tables(
         for pattern in combinations(wide, length):
             value = float(parts @ factors[:, pattern].prod(axis=1))
             patterns.append((value, math.prod(sizes[column] - 1 for column in pattern), length))
-    if longest < len(wide):  # bound pairs that differ in more columns by a single one of these columns
+    if longest < len(wide):  # for pairs that differ in more columns, use the bound of one of these columns
         most = float((parts @ np.abs(factors[:, wide])).max())
         patterns.append((most, math.prod(sizes), longest + 1))
     in_one_column, left, total = 2 * _digit_sum(sizes, keys), keys * (keys - 1), keys * float(parts.sum())
@@ -98,7 +98,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return the sum of the digits of 0, …, keys - 1 in mixed radix, where the largest size is the lowest base."""
+    """Return how many pairs of `keys` cells can differ in one column: a sum of digits of 0 … keys - 1 (Lindsey)."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, keys)  # fits an int64

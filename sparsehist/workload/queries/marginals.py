@@ -176,7 +176,7 @@ def _read_list(items: Any) -> list[tuple[Column, ...]]:
     if not isinstance(items, list | tuple):
         raise _wrong(f"the marginals must be a list, got {shown(items)}")
     if not items:
-        raise _wrong("the list of marginals is empty; the total alone is [[]]")
+        raise _wrong("the list of marginals is empty; write the total as [[]]")
     for subset in items:
         if not isinstance(subset, list | tuple):
             raise _wrong("each marginal must be a list of columns")

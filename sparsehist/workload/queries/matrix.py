@@ -14,7 +14,7 @@ from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import AnswerArray, Workload
 
 _LARGEST_INTEGER = 2**20  # answers fit in int64 if all counts together are below 2**43
-_LARGEST = 1e60  # fourth powers of entries, and their inverses, fit in doubles
+_LARGEST = 1e60  # so that fourth powers of entries, and their inverses, fit in doubles
 _MOST_ENTRIES = 10**6  # every release stores its matrix as text, so its size is limited
 
 

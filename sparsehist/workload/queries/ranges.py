@@ -274,5 +274,5 @@ def _as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> I
     if wrong.any():
         low, high = pairs[wrong][0].tolist()
         within = "0 <= low <= high" if n is None else f"0 <= low <= high < {n}"
-        raise DeclarationError(f"a range of cells must have {within}, got ({low}, {high})")
+        raise DeclarationError(f"a range of cells must satisfy {within}, got ({low}, {high})")
     return pairs

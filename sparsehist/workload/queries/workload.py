@@ -116,7 +116,7 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def row_squares(self) -> FloatArray:
-        """Return the squared L2 norm of each row of A: the variance of its answer if cells have noise variance 1."""
+        """Return the squared L2 norm of each row of A: the answer's variance if each cell has noise of variance 1."""
 
     def queries(self) -> Mapping[str, IntArray] | None:
         """Return named arrays that describe the queries, with one entry per query; None if they are not listed."""
@@ -148,7 +148,7 @@ class Workload(abc.ABC):
         length = whole_number("length", length)
         values = float_array("the array", x)
         if values.ndim not in {1, 2} or values.shape[0] != length:
-            raise DeclarationError(f"the array must have one or two axes and {length} rows for {self.describe()}")
+            raise DeclarationError(f"the array must have one or two axes; {self.describe()} needs {length} rows")
         return values
 
     def describe(self) -> str:

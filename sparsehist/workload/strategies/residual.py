@@ -31,7 +31,7 @@ def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[lis
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
     place = {subset: at for at, subset in enumerate(subsets)}
-    # A variance is the product of (n - 1)/n over the columns of the residual and 1/n² over the marginal's others.
+    # A variance is the product of (n - 1)/n over the residual's columns and 1/n² over the marginal's other columns.
     spread = [math.prod(1.0 / sizes[column] ** 2 for column in marginal) for marginal in marginals]
     gain = {subset: float(math.prod(sizes[column] * (sizes[column] - 1) for column in subset)) for subset in subsets}
     rows = [row for row, listed in enumerate(inside) for _ in listed]
@@ -98,7 +98,7 @@ class ResidualBasis(Strategy):
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
-        """Subtract the mean of every residual along each column, and scale the residual; same shape as `rows`."""
+        """Subtract the mean of every residual along each column, and scale the residual. The shape stays the same."""
         centred = []
         for subset, table, scale in zip(self._subsets, self._everything.split(rows), scales, strict=True):
             for axis in range(len(subset)):

@@ -1,4 +1,4 @@
-"""Provide `SquareRoot`, the strategy whose R is the matrix square root of the prefix sums A.
+"""Provide `SquareRoot`, the strategy in which R is the square root of the matrix A of prefix sums.
 
 A is the lower triangular Toeplitz matrix with the coefficients of 1/(1 − x). So its square root has the coefficients
 of (1 − x)^(−1/2), which are C(2k, k)/4^k, and the inverse of the root has those of (1 − x)^(1/2).

@@ -72,10 +72,10 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     double reveal its size. If sealing is interrupted, the state is erased.
     """
     if any(level > cap for level in state.offsets):
-        raise LevelOrderError(f"seal at the finest released level, which is finer than {level_text(cap)}")
+        raise LevelOrderError(f"seal at the finest released level, not at {level_text(cap)}")
     family = state.family
     if not family.integer and any(family.std(level) > _WIDEST * family.std(cap) for level in state.offsets):
-        raise LevelOrderError(f"cannot seal: a released level has over 2**20 times the noise of {level_text(cap)}")
+        raise LevelOrderError(f"cannot seal: a release has over 2**20 times the noise of level {level_text(cap)}")
     if cap not in state.offsets:
         state.offsets[cap] = draw_level(state, cap, rng=rng)
     try:

@@ -169,7 +169,7 @@ def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> Floa
 def _jumps_to_finer(
     start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
 ) -> tuple[FloatArray, Jumps]:
-    """Draw a path from `coarsest` to `finest`, given the noise at `coarsest`: return noise at `finest`, and jumps."""
+    """Return the noise at `finest` and the jumps between two levels, drawn given the noise at `coarsest`."""
     end, values = level_float(finest), start.copy()
     active, here = np.arange(start.size), np.full(start.size, level_float(coarsest))
     coordinates, levels, before = [], [], []
@@ -186,7 +186,7 @@ def _jumps_to_finer(
 
 
 def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
-    """Return the level t of the next jump, for which ln(t/level) + (t - level) * distance = clock."""
+    """Return the level t of the next jump: ln(t/level) + (t - level) * distance = clock, an exponential draw."""
     # For w = t * distance, w + ln w = product + ln(product) + clock. Wright's omega function solves this equation.
     product = level * distance
     # For smaller products, omega would underflow, and the distance is negligible.

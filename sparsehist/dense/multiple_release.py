@@ -175,7 +175,7 @@ class MultipleRelease:
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes. They contain the truth; after sealing, they are as private as the cap.
+        """Return the state as bytes. They contain the truth or, after sealing, reveal only a release at the cap.
 
         Save the bytes after each release, before publishing it: older bytes would draw different noise for the level.
         """
@@ -267,7 +267,7 @@ class MultipleRelease:
 
     @property
     def cap(self) -> Fraction | None:
-        """The finest level that may be released, or None."""
+        """The finest level that may be released, or None if there is no cap."""
         return self._cap
 
     @property

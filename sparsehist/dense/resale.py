@@ -65,7 +65,7 @@ def tighten(
 ) -> NoiseArray:
     """Draw a coarser, more private release from a published release, without the truth.
 
-    With the result, the published release costs no more than alone. Results of two calls have independent noise, so
+    The result adds nothing to the cost of the published release. Results of two calls have independent noise, so
     together they cost more than the finer one. For several levels, use `MultipleRelease.from_release`.
 
     Args:
@@ -77,7 +77,7 @@ def tighten(
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        Values at `level_want`, shape (n,): int64 for integer families, with the exact law; else float64 on the grid
+        Values at `level_want`, shape (n,): int64 for integer families, exactly distributed; else float64 on the grid
         of that level, where the rounding of the bought values adds less than 4e-4 of the variance.
 
     Raises:

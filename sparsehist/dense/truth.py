@@ -84,7 +84,7 @@ def _largest(values: AnyArray) -> float:
 
 def _whole(given: AnyArray) -> NoiseArray:
     if _largest(given) >= _LARGEST_INTEGER:
-        raise DataError("integer noise needs values below 2**62 in size; scale the truth down first")
+        raise DataError("integer noise needs absolute values below 2**62; scale the truth down first")
     if given.dtype.kind == "f" and any((given[part] != np.rint(given[part])).any() for part in chunks(given.size)):
         raise DataError("integer noise needs whole values; round the truth first")
     return given.astype(np.int64)

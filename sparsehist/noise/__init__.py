@@ -37,7 +37,7 @@ _NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]
 
 
 def family_named(name: str, max_keys: int) -> Family:
-    """Return the named noise family, with the sensitivity of units that add at most 1 to each of `max_keys` cells.
+    """Return the named noise family. Its sensitivity fits units that add at most 1 to each of `max_keys` cells.
 
     Example:
         >>> family_named("gaussian", 16).std(2)

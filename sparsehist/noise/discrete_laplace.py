@@ -5,8 +5,8 @@ P[Z = x] is proportional to a^|x|, with a = e^(-epsilon / sensitivity). The char
 with probability v_fine / v_coarse and otherwise distributed as coarse noise. Bayes' rule gives `refine` and
 `between`.
 
-Source: Inusah and Kozubowski 2006 (the law); Ghosh, Roughgarden and Sundararajan 2009 (its privacy); bridge, refine
-and between are our own derivation, after [KHP Alg. 1] for the real law. Papers: [ARNP Def. D.5, Lemma D.6].
+Source: Inusah and Kozubowski 2006 (the distribution); Ghosh, Roughgarden and Sundararajan 2009 (its privacy); refine and
+between are our own derivation, after [KHP Alg. 1] for Laplace noise. Papers: [ARNP Def. D.5, Lemma D.6].
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _stay(fine: Fraction, coarse: Fraction) -> Interval:
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the distribution of fine noise y, given coarse noise x >= 0: one tail for 0 <= y <= x, one beyond.
+    """Return the distribution of fine noise y, given coarse noise x >= 0, as its tails inside and outside [0, x].
 
     With r = a_fine / a_coarse and below = P[y < 0], P[y > k] = (1 - below) r^(k+1) for 0 <= k < x. For k >= 0,
     P[y > x + k] = below * r^x * (a_fine a_coarse)^k and P[y < -k] = below * (a_fine a_coarse)^k.
@@ -179,7 +179,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Draw fine noise, given coarse noise, by inversion at one uniform number each; monotone in the coarse noise."""
+    """Draw fine noise, given coarse noise, by inversion. The result is monotone in the coarse noise."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -191,7 +191,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return two probabilities of a jump from fine to middle level: if the end values differ and if they agree."""
+    """Return the probabilities of a jump from fine to middle level, for unequal and for equal end values."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))

@@ -4,7 +4,7 @@ A draw is the number N of integers k >= 0 with U < weight * e**(-rate * k), wher
 = weight * e**(-rate * k). Usually N can be computed in doubles from 64 bits of U. If rounding errors or further bits
 of U could change N, interval arithmetic decides, with as many further bits as necessary.
 
-Source: our own derivation (docs/mathematics.md, exact draws).
+Source: our own derivation (docs/mathematics.md, "Laplace, discrete Laplace, exponential").
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def chunks(size: int) -> Iterator[slice]:
 @cache
 def _intervals() -> Any:
     """Return an mpmath context for interval arithmetic whose precision only this module changes."""
-    from mpmath.ctx_iv import MPIntervalContext  # imported here because it is slow and rarely needed
+    from mpmath.ctx_iv import MPIntervalContext  # imported here because it is slow to import and rarely needed
 
     return MPIntervalContext()
 
@@ -68,7 +68,7 @@ def _exact(number: Fraction) -> Interval:
 
 @dataclass(frozen=True)
 class Tail:
-    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k) for k >= 0; `power` can differ by draw.
+    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k) for k >= 0; each draw has a `power`.
 
     `weight()` returns an interval around the weight, which is in (0, 1]. `rate` is positive, `shrink` not negative.
     """
@@ -158,7 +158,7 @@ class Uniforms:
             bits += 64
 
     def _leading(self, place: int, bits: int) -> int:
-        """Return the first `bits` bits of a uniform number; draw and keep missing ones. 64 divides `bits`."""
+        """Return the first `bits` bits of a uniform number, a multiple of 64. Missing bits are drawn and kept."""
         word, known = self._longer.get(place) or (int(self._words[place]), 64)
         while known < bits:
             more = int(self._rng.integers(0, 2**64 - 1, dtype=np.uint64, endpoint=True))

@@ -1,7 +1,7 @@
 """Exponential noise: a building block that has no privacy guarantee.
 
 The density is level * e**(-level x) on x >= 0. Noise at a coarse level is noise at a fine level plus an independent
-increment. The increment is 0 with probability coarse / fine level, and otherwise distributed as the coarse noise.
+increment, which is 0 with probability (coarse level) / (fine level) and otherwise distributed as the coarse noise.
 
 Papers: [ARNP Def. F.6].
 """

@@ -200,7 +200,7 @@ class JumpFamily(Family):
         """Draw noise at the middle one of three levels, given the noise at the other two.
 
         The result equals the fine noise with probability `stays`, or if both are equal. Otherwise it is the fine
-        noise plus a refinement of the difference: middle noise, given that the coarse noise is coarse - fine.
+        noise plus a draw of middle noise, given that the coarse noise is coarse - fine.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)

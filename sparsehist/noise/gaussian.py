@@ -27,8 +27,8 @@ _FAR = 0.7  # in standard deviations; here both methods of `sample_tail` accept 
 class Gaussian(Family):
     """Gaussian noise: a release of a vector at level rho satisfies rho-zCDP.
 
-    Draws are numpy's normal doubles times the standard deviation. Published values are rounded to a grid that does
-    not depend on the data (`sparsehist.histogram.grid`), so their low-order bits reveal nothing.
+    Draws are numpy's normal variates, in doubles, times the standard deviation. Published values are rounded to a
+    grid that does not depend on the data (`sparsehist.histogram.grid`), so their low-order bits reveal nothing.
 
     Args:
         sensitivity: L2 sensitivity of the vector of counts, in counts.
@@ -86,7 +86,7 @@ class Gaussian(Family):
         return noise
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        from scipy.special import log_ndtr  # imported here because reading a store does not need it
+        from scipy.special import log_ndtr  # imported here, so that reading a store does not import scipy
 
         return np.asarray(log_ndtr(-float_array("threshold", threshold) / self.std(level)))
 
@@ -101,8 +101,8 @@ class Gaussian(Family):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
         """Draw noise given that it exceeds `threshold`, by rejection sampling.
 
-        Below 0.7 standard deviations, proposals are normal draws. From there on, they are draws from the tail of a
-        Rayleigh distribution, accepted with probability threshold / draw.
+        For thresholds below 0.7 standard deviations, proposals are normal draws. For larger ones, they are draws from
+        the tail of a Rayleigh distribution, accepted with probability threshold / draw.
 
         Source: Marsaglia 1964, Generating a variable from the tail of the normal distribution, Technometrics 6.
         """
@@ -124,7 +124,7 @@ class Gaussian(Family):
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Return the weights of coarse and fine noise, and the deviation of the added noise at sensitivity 1."""
+    """Return the weights of coarse and fine noise, and the standard deviation of the added noise (sensitivity 1)."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

@@ -74,7 +74,7 @@ class IntegerLaw:
         logs -= math.log(np.exp(logs).sum())
         with np.errstate(divide="ignore"):
             log_above, log_up_to = np.log(self._above), np.log(self._up_to)
-        # Where doubles would underflow soon, add up logarithms instead.
+        # Below e**-600, add up logarithms instead of probabilities, before doubles underflow.
         falling, rising = (np.flatnonzero(each < -_UNDERFLOW) for each in (log_above[:-1], log_up_to[1:]))
         if falling.size:
             log_above[falling] = np.logaddexp.accumulate(logs[::-1])[::-1][falling]
@@ -107,7 +107,7 @@ def _reach(variance: float, exponent: float) -> int:
 
 
 def _from_ratios(first: int, mode: int, log_ratios: FloatArray) -> IntegerLaw:
-    """Return the distribution f with the given log ratios, ln(f(k) / f(k - 1)) for k = first + 1, …."""
+    """Return the distribution f for which `log_ratios` are ln(f(k) / f(k - 1)), for k = first + 1, first + 2, …."""
     below, above = log_ratios[: mode - first], log_ratios[mode - first :]
     return IntegerLaw(first, np.concatenate([-np.cumsum(below[::-1])[::-1], [0.0], np.cumsum(above)]))
 
@@ -140,7 +140,7 @@ def skellam_law(mean: float) -> IntegerLaw:
 
 
 def binomial_law(trials: float, success: float) -> IntegerLaw:
-    """Return the distribution Binomial(trials, success), for success <= 1/2, up to tails below 2 e**-45."""
+    """Return the distribution Binomial(trials, success), for success <= 1/2, without tails below 2 e**-45."""
     mean = trials * success
     reach, mode = _reach(mean * (1.0 - success), _FAR), math.floor(mean)
     first, last = max(0, mode - reach), min(trials, mode + reach)
@@ -175,7 +175,7 @@ def part_quantile(
 
 
 def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float]) -> IntegerLaw:
-    """Return the distribution of X given X + Y = total, up to tails below 2 e**-45.
+    """Return the distribution of X given X + Y = total, without tails below 2 e**-45.
 
     Its variance is at most share (1 - share) (|total| + 2 both); `both` is the sum of the means, of which X has
     `share`.
@@ -193,7 +193,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Raise entries of `carried` where its columns are not in the order of those of `values`; shape (rows, n)."""
+    """Raise entries of `carried` until its columns are ordered like those of `values`; shape (rows, n)."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

@@ -122,7 +122,7 @@ class _Kernel(NamedTuple):
 
 
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
-    """Return quantiles at uniform numbers of distance e**-exponential / 2 from 1 if `upper`, else from 0.
+    """Return quantiles of the finer noise, at uniform numbers e**-exponential / 2 from 1 if `upper`, else from 0.
 
     For x < 0, the distribution is that for -x, reflected. Despite rounding, results are exactly monotone in x,
     because every rounded operation on |x| is monotone.

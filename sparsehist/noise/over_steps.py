@@ -34,9 +34,9 @@ class Point(NamedTuple):
 
 
 class StepNoise:
-    """Gaussian noise of one cell over steps and levels; `covariance` is that over steps at level 1/2.
+    """Gaussian noise of one cell over steps and levels; `covariance` is its matrix over steps at level 1/2.
 
-    Raise DeclarationError if it is not a covariance or has negative entries, which untracked cells do not allow.
+    Raise DeclarationError if this is not a covariance, or has negative entries: untracked cells do not allow them.
     """
 
     def __init__(self, covariance: FloatArray) -> None:
@@ -54,7 +54,7 @@ class StepNoise:
         self._covariance.flags.writeable = False
 
     def at(self, step: int) -> Gaussian:
-        """Return the noise family of one step, without the other steps."""
+        """Return the Gaussian family of the noise of one step."""
         return Gaussian(math.sqrt(self._covariance[step, step]))
 
     def ratios(self, points: Sequence[Point], new: Point) -> FloatArray:
@@ -112,7 +112,7 @@ class Factor(NamedTuple):
 
         Both come from one column of the precision matrix, computed by two triangular solves without cancellation.
         """
-        from scipy.linalg import solve_triangular  # imported here because it is slow and rarely needed
+        from scipy.linalg import solve_triangular  # imported here because it is slow to import and rarely needed
 
         at = int(np.flatnonzero(self.order == point)[0])
         unit = np.zeros(self.order.size)

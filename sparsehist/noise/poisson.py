@@ -82,7 +82,7 @@ class ProcessNoise(Family):
 
 
 def poisson_mean(level: Level) -> Fraction:
-    """Return 1 / level, the mean of the process. Raise LevelError above 2**24, where tables would be too long."""
+    """Return 1 / level, the mean of the process. Raise LevelError if it exceeds 2**24: tables would be too long."""
     mean = 1 / as_level(level)
     if mean > LARGEST_MEAN:
         raise LevelError(f"Poisson and Skellam noise need a level of at least 2**-24, got {shown(level)}")

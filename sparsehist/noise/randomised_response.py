@@ -1,11 +1,11 @@
 """Randomised response: replace an answer by another category with an exactly known probability.
 
 Noise is added modulo k, the number of categories. The value 0 is 1 / a times as probable as each other value, where a
-= e^(-epsilon / sensitivity). Equivalently, an answer is kept with probability kappa, otherwise replaced by a uniform
-category. The kappas of successive steps multiply.
+= e^(-epsilon / sensitivity). Equivalently, an answer is kept with probability kappa, otherwise replaced by a
+category drawn uniformly. The kappas of successive steps multiply.
 
-Source: Warner 1965 and Kairouz, Oh and Viswanath 2014 (the law); bridge, refine and between: own derivation,
-docs/mathematics.md, "Lossless randomised response".
+Source: Warner 1965 and Kairouz, Oh and Viswanath 2014 (the distribution); refine and between: own derivation,
+docs/mathematics.md, "Randomised response and RAPPOR".
 """
 
 from __future__ import annotations

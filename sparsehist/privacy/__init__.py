@@ -1,7 +1,7 @@
 """Levels, privacy guarantees, conversions between guarantees, and the joint cost of several releases.
 
-The modules `gaussian`, `zcdp`, `pure`, `poisson` and `skellam` convert guarantees of one kind of noise each. Privacy
-filters are in `filters`. This package needs numpy and scipy only, and does no I/O.
+The modules `gaussian`, `zcdp`, `pure`, `poisson` and `skellam` each convert the guarantees of one kind of noise.
+Privacy filters are in `filters`. This package needs numpy and scipy only, and does no I/O.
 """
 
 from sparsehist.privacy import filters, gaussian, poisson, pure, skellam, zcdp

@@ -1,7 +1,7 @@
 """Compute the joint (epsilon, delta) of several noise paths, by the best proven bound for their noise.
 
 Epsilons of pure DP add up. Gaussian releases are together one Gaussian mechanism with the sum of their rhos. For a
-mix of both, the worst case is randomised response next to Gaussian noise, whose joint privacy loss is known. All
+mix of both, the worst case is randomised response with Gaussian noise, whose joint privacy loss is known. All
 noise with a rho composes as zCDP; with Skellam noise, it composes as Rényi-DP. Poisson paths get a share of delta.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
@@ -29,7 +29,7 @@ _ORDERS = np.array([*map(float, range(2, 257)), *(float(1 << k) for k in range(9
 
 
 def guarantee(cost: Cost, delta: float) -> float:
-    """Return the smallest epsilon for which all releases are proven (epsilon, delta)-DP, or infinity if none is.
+    """Return the smallest epsilon for which all releases are proven (epsilon, delta)-DP, or infinity.
 
     The delta_infinity of the cost is subtracted from `delta` first. Raise DeclarationError unless 0 <= delta < 1.
     """
@@ -53,7 +53,7 @@ def _of_parts(parts: tuple[Part, ...], delta: float) -> float:
 def _poisson_epsilon(part: Part, delta: float) -> float:
     try:
         return poisson.epsilon(delta, part.level)
-    except DeclarationError:  # delta is too small: an output that is impossible under a neighbour is likelier
+    except DeclarationError:  # delta is too small: an output that is impossible under a neighbour is more probable
         return math.inf
 
 

@@ -50,7 +50,7 @@ def epsilon(delta: Level, rho: Level) -> float:
     target, spent = probability(delta), float(at_least_zero(rho, "rho"))
     if _delta(0.0, spent) <= target:
         return 0.0
-    high = zcdp.epsilon(target, spent) * (1 + 1e-9)  # an upper bound of epsilon, from zCDP
+    high = zcdp.epsilon(target, spent) * (1 + 1e-9)  # an upper bound on epsilon, from zCDP
     return root(lambda value: _log(_delta(value, spent)) - math.log(target), 0.0, high)
 
 

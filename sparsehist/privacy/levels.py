@@ -21,7 +21,7 @@ Level = int | float | str | Fraction | Decimal
 # Levels are from 1e-60 to 1e60, so that doubles can hold them, their squares and their ratios.
 _LARGEST = 10**60
 _SMALLEST_DELTA = Fraction(1, 10**300)  # conversions use doubles
-_LONGEST = 400  # longest text and largest exponent: '1e99999999' would take minutes and gigabytes
+_LONGEST = 400  # longest text, largest exponent: '1e99999999' would take minutes and gigabytes to read
 
 
 def exactly(value: Level) -> Fraction:
@@ -84,12 +84,12 @@ _from_text = lru_cache(maxsize=4096)(_checked)
 
 def _advice(value: object, name: str) -> str:
     is_text = isinstance(value, str) and value.strip().lower().startswith("epsilon_delta")
-    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta, whose module imports this module
+    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta; importing it here would be circular
         if name == "cap":
             return f"a cap is one number, got {value}: limit (epsilon, delta) by set_budget(epsilon=…, delta=…)"
         return (
-            f"a level is one number here, got {value}; with Gaussian noise the finest level that keeps to it is "
-            "its largest_mu() ** 2 / 2. Series, unlike vectors, take the pair itself"
+            "a level is one number here, not a pair (epsilon, delta), which only series accept; with Gaussian noise, "
+            f"the finest level that satisfies the pair is its largest_mu() ** 2 / 2; got {value}"
         )
     return f"{name} must be a positive, finite number (such as 0.1, '1/3' or 2), got {shown(value)}"
 

@@ -94,7 +94,7 @@ def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
 
 
 def _on_grid(coins: Mapping[Fraction, int], step: Fraction) -> tuple[FloatArray, FloatArray]:
-    """Return losses and probabilities if each epsilon is rounded up to a multiple of `step`, by convolution."""
+    """Return the result of `losses` with each epsilon rounded up to a multiple of `step`, by convolution."""
     units: Counter[int] = Counter()
     for level, times in coins.items():
         units[math.ceil(level / step)] += times
@@ -116,7 +116,7 @@ def _delta(epsilon: float, law: tuple[FloatArray, FloatArray]) -> float:
 
 
 def _epsilon(delta: float, law: tuple[FloatArray, FloatArray]) -> float:
-    """Return the epsilon of a delta. Between two neighbouring losses, delta is a - b e**epsilon."""
+    """Return the smallest epsilon for a delta. Between neighbouring losses, delta is a - b e**epsilon."""
     order = np.argsort(-law[0])
     loss, weight = law[0][order], law[1][order]
     with np.errstate(divide="ignore"):

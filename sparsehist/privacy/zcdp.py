@@ -1,6 +1,6 @@
 """Conversions between zero-concentrated DP and (epsilon, delta)-DP, at the best order of the divergence.
 
-A rho-zCDP release is (epsilon, delta(t))-DP for every order t + 1 > 1 of the Rényi divergence, where
+A rho-zCDP release is (epsilon, delta(t))-DP for every order t + 1 > 1 of the Rényi divergence, with this delta(t):
 
     ln delta(t) = t ((t + 1) rho - epsilon) - t ln(1 + 1/t) - ln(1 + t).
 

@@ -1,12 +1,11 @@
 """Discrete Laplace noise: exact draws of integer noise that gives pure differential privacy.
 
-P[Z = x] is proportional to a^|x|, with a = e^(-epsilon / sensitivity). The characteristic function is
-1 / (1 + v (1 - cos t)), with v = 2a/(1-a)^2. So coarse noise is fine noise plus an independent increment, which is 0
-with probability v_fine / v_coarse and otherwise distributed as coarse noise. Bayes' rule gives `refine` and
-`between`.
+P[Z = x] is proportional to a^|x|, where a = e^(-epsilon / sensitivity). With v = 2a/(1-a)^2, the characteristic
+function is 1 / (1 + v (1 - cos t)). So coarse noise is fine noise plus an independent increment, which is 0 with
+probability v_fine / v_coarse and otherwise distributed as coarse noise. Bayes' rule gives `refine` and `between`.
 
-Source: Inusah and Kozubowski 2006 (the distribution); Ghosh, Roughgarden and Sundararajan 2009 (its privacy); refine and
-between are our own derivation, after [KHP Alg. 1] for Laplace noise. Papers: [ARNP Def. D.5, Lemma D.6].
+Source: Inusah and Kozubowski 2006 (the distribution); Ghosh, Roughgarden and Sundararajan 2009 (its privacy); refine
+and between are our own derivation, after [KHP Alg. 1] for Laplace noise. Papers: [ARNP Def. D.5, Lemma D.6].
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _LARGEST_THRESHOLD = 2.0**48
 # A round can draw 2**31 cells. At most half may be false keys, so that true counts never make a round fail.
 _MOST_FALSE_KEYS = 2.0**30
 
-LAZILY = "draws are within numerical_slack of their law in total variation"
+LAZILY = "draws are within numerical_slack of their distribution in total variation"
 DEFAULT_FALSE_KEYS = 0.01
 """Expected false keys. Compared with 1, the threshold is 1.5 % higher for strings of 32 bytes, 47 % for 294 keys."""
 # Limits within which a count plus noise on the grid fits the 53 bits of a double.

@@ -77,7 +77,7 @@ def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
 
 
 @dataclass(frozen=True, repr=False)
-class Day:
+class StepPairs:
     """The distinct pairs of unit and key in the log of a step. Secret.
 
     `pairs` has the columns row (index in `units`), code (index in `keys`) and order (a hash; if a unit has too many
@@ -91,8 +91,8 @@ class Day:
     digest: bytes
 
     @classmethod
-    def of_pairs(cls, pairs: UnitPairs, columns: str | Sequence[str], salt: bytes) -> Day:
-        """Return the `Day` with these pairs; `columns` are the columns of the log that name the unit."""
+    def of_pairs(cls, pairs: UnitPairs, columns: str | Sequence[str], salt: bytes) -> StepPairs:
+        """Return the `StepPairs` with these pairs; `columns` are the columns of the log that name the unit."""
         units, kind = comparable_units(pairs.units, columns)
         digests, words = unit_digests(units, salt)
         row = np.repeat(np.arange(units.len(), dtype=np.uint32), pairs.sizes)
@@ -103,23 +103,25 @@ class Day:
         return cls(frame, digests, pairs.keys, kind, digest)
 
 
-def added(day: Day, files: StepFiles, most_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def added(listed: StepPairs, files: StepFiles, most_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the keys that are new at a step, in the order of their numbers, and the pairs that count. Secret."""
-    n_known, names = files.all_keys.height, day.keys.columns
-    codes = pl.int_range(n_known, n_known + day.keys.height, dtype=pl.UInt32, eager=True)
-    numbers = files.numbers_of(day.keys).fill_null(codes)  # new keys get temporary numbers first
-    before = files.pairs_of(day.units)
-    n_free = most_keys - np.bincount(before["row"], minlength=day.units.len())
-    fresh = day.pairs.with_columns(key=numbers.gather(day.pairs["code"])).join(before, on=["row", "key"], how="anti")
+    n_known, names = files.all_keys.height, listed.keys.columns
+    codes = pl.int_range(n_known, n_known + listed.keys.height, dtype=pl.UInt32, eager=True)
+    numbers = files.numbers_of(listed.keys).fill_null(codes)  # new keys get temporary numbers first
+    before = files.pairs_of(listed.units)
+    n_free = most_keys - np.bincount(before["row"], minlength=listed.units.len())
+    fresh = listed.pairs.with_columns(key=numbers.gather(listed.pairs["code"])).join(
+        before, on=["row", "key"], how="anti"
+    )
     fresh = fresh.with_columns(n_free=n_free[fresh["row"].to_numpy()])
     fits = pl.len().over("row") <= pl.col("n_free")
     over = fresh.filter(~fits, pl.col("n_free") > 0)
-    first = over.hstack(day.keys[over["code"]]).sort("row", "order", *names).select(fresh.columns)
+    first = over.hstack(listed.keys[over["code"]]).sort("row", "order", *names).select(fresh.columns)
     kept = pl.concat([fresh.filter(fits), first.filter(pl.int_range(pl.len()).over("row") < pl.col("n_free"))])
-    new = day.keys.with_row_index("code")[kept.filter(pl.col("key") >= n_known)["code"].unique()].sort(names)
+    new = listed.keys.with_row_index("code")[kept.filter(pl.col("key") >= n_known)["code"].unique()].sort(names)
     number_of = numbers.to_numpy(writable=True)
     number_of[new["code"].to_numpy()] = n_known + np.arange(new.height)
-    pairs = {"unit": day.units.gather(kept["row"]), "key": number_of[kept["code"].to_numpy()]}
+    pairs = {"unit": listed.units.gather(kept["row"]), "key": number_of[kept["code"].to_numpy()]}
     return new.select(names), pl.DataFrame(pairs)
 
 
@@ -213,21 +215,21 @@ def append_step(
             _appended_before(state, record, step)
         pairs = pairs_of_log(home, source, declared, record.salt, replace(counting, progress=report))
         report("appending")
-        day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
+        listed = StepPairs.of_pairs(pairs, present(declaration.unit), record.salt)
         # Wait longer if another process makes a release, so that the work of counting is not lost.
         with home.hold(at_least=PATIENCE) as state:
             record = home.find(state, declaration.name, series_id)
             before = _appended_before(state, record, step)
             if step <= len(before):
-                if before[step - 1].digest != day.digest:
+                if before[step - 1].digest != listed.digest:
                     raise NameTakenError(
                         f"step {step} of {declaration.name!r} was appended before with other rows, and cannot change"
                     )
                 return False
-            kind = kind_of_all(before[-1].unit_kind if before else "", day.unit_kind, "steps")
+            kind = kind_of_all(before[-1].unit_kind if before else "", listed.unit_kind, "steps")
             files = StepFiles(state, record, declaration.domain.dtypes)
-            written, replaced = files.write(state, record, *added(day, files, declaration.most_touched))
-            new = StepRecord(step - 1, day.digest, kind, declared.source)
+            written, replaced = files.write(state, record, *added(listed, files, declaration.most_touched))
+            new = StepRecord(step - 1, listed.digest, kind, declared.source)
             state.commit_step(record, new, written, replaced)
     return True
 

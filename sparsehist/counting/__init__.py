@@ -1,7 +1,7 @@
-"""Rows of a log → keys with their number of units, each unit bounded to `max_keys` distinct keys.
+"""Count the units of each key of a log, with each unit bounded to `max_keys` distinct keys.
 
-Which keys a unit with too many keeps depends only on the salt and on the values of that unit and its keys. The
-guarantees of all releases need this: if it depended on codes, row numbers, files or rows of others, removing one unit
+If a unit has too many keys, the choice of the keys that it keeps depends only on the salt, the unit and its keys. All
+guarantees need this: if the choice depended on row numbers, internal codes, files or other units, removing a unit
 would change the contributions of others, and the sensitivity would be wrong. Values are compared exactly; hashes only
 order keys, and keys with equal hashes are ordered by their values.
 """

@@ -1,4 +1,4 @@
-"""Records that counting takes and returns, whatever the engine."""
+"""The inputs and results of counting, which are the same for every engine."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SUMS = "sums of amounts, such as revenue, are measures of the log itself"
 
 @dataclass(frozen=True)
 class Query:
-    """A log that is the result of a SQL query; a new DuckDB runs it on the named sources only.
+    """A log that is the result of a SQL query. It runs in a new DuckDB, which can read only the named sources.
 
     Attributes:
         sql: One SELECT statement, as docs/sql.md describes.
-        tables: Tables that it reads, by name: frames, Arrow tables, relations, paths, `Files`. `sql` may name files.
-        public: Tables without data of any unit; a file named in `sql` is public if its path is given here.
-        parameters: Values for $name.
+        tables: Frames, Arrow tables, relations, paths or `Files` by name. The query itself may also name files.
+        public: Tables without data of any unit, by name. A file in the query is public if its path is given here.
+        parameters: Values of the parameters that the query names as $name.
         unverified: Do not check that the query keeps units apart; ledger, metadata and report show this.
 
     Example:
@@ -56,13 +56,13 @@ class Query:
 
 @dataclass(frozen=True, repr=False)
 class ClosedQuery(Query):
-    """A checked query with fixed sources, files and types."""
+    """A query whose sources, files and column types were fixed when it was checked."""
 
     world: Closed | None = None
 
     @property
     def is_checked(self) -> bool:
-        """Whether the query was checked and reads no view or table of a session."""
+        """Whether the check covers all that the query reads. It does not cover tables and views of a session."""
         world = self.world
         return world is not None and world.verified and all(one.checked for one in world.sources.values())
 
@@ -74,7 +74,7 @@ class Files:
     Attributes:
         paths: Path, pattern or URL (s3, gs, az, https), or a list of them.
         delimiter: Separator of the fields of CSV files, one character; if None, a comma, or a tab in .tsv files.
-        hive: Columns in the names of folders, as in `day=2024-01-31/part.parquet`; their type is text.
+        hive: Columns with values in folder names, such as `day=2024-01-31/part.parquet`; their type is text.
         storage_options: Credentials for URLs, as Polars takes them: {"aws_access_key_id": …}. They are not stored;
             missing ones are taken from the environment.
         types: Types that key columns are cast to: {"time": "date"} counts days of timestamps; "integer" and "text"
@@ -85,7 +85,7 @@ class Files:
         ['day']
     """
 
-    paths: str | Path | Sequence[str | Path] = field(repr=False)  # not shown: a URL may be signed
+    paths: str | Path | Sequence[str | Path] = field(repr=False)  # hidden, because a signed URL gives access
     delimiter: str | None = None
     hive: Sequence[str] = ()
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -95,16 +95,16 @@ class Files:
         if self.delimiter is not None and (not isinstance(self.delimiter, str) or len(self.delimiter.encode()) != 1):
             raise DeclarationError(f"delimiter must be one ASCII character, not {shown(self.delimiter)}")
         if isinstance(self.hive, str) or not all(isinstance(name, str) and name for name in self.hive):
-            raise DeclarationError(f"hive must be a list of columns, not {shown(self.hive)}")
+            raise DeclarationError(f"hive must be a list of column names, not {shown(self.hive)}")
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts from another system: each unit counts towards at most `max_keys` keys, and adds one to each.
+    """Counts from another system, in which each unit added 1 to the counts of at most `max_keys` keys.
 
     Attributes:
-        frame: Key columns and a count column; anything tabular.
-        count: Name of the count column, whole numbers of at least 0; rows with 0 are left out.
+        frame: A frame or another table, with key columns and a count column.
+        count: Name of the count column. Counts are whole numbers of at least 0; rows with 0 are left out.
         counted_by: The `CountingSql` that produced the counts; `create` refuses a different key or bound.
         largest: The most that one unit adds to the count of a key. Required; must be 1.
 
@@ -121,7 +121,7 @@ class Counts:
     def __post_init__(self) -> None:
         if isinstance(self.largest, bool) or self.largest != 1:
             raise DeclarationError(
-                "Counts needs largest=1, which states that one unit adds at most 1 to the count of a key, not "
+                "Counts needs largest=1, which states that one unit adds at most 1 to the count of a key; got "
                 f"largest={shown(self.largest)}: {SUMS}",
                 parameter="largest",
             )
@@ -132,10 +132,10 @@ class UnitPairs:
     """Distinct pairs of a unit and a key, grouped by unit. Secret.
 
     Attributes:
-        units: All different.
+        units: The distinct units.
         sizes: Number of pairs of each unit, at least one; shape (units,).
-        codes: Row in `keys` of each pair's key; shape (pairs,).
-        keys: Distinct keys, perhaps some without a pair; columns key_0, …
+        codes: Index in `keys` of the key of each pair; shape (pairs,).
+        keys: Distinct keys, with columns key_0, …; some keys may be in no pair.
     """
 
     units: pl.Series
@@ -145,7 +145,7 @@ class UnitPairs:
 
     def frame(self) -> pl.DataFrame:
         """Return one row per pair, with columns unit, key_0, …."""
-        import numpy as np  # declarations do not need it
+        import numpy as np  # not at the top, because declarations import this module and need no numpy
 
         units = self.units.gather(np.repeat(np.arange(self.sizes.size), self.sizes))
         return self.keys[self.codes].insert_column(0, units.alias("unit"))
@@ -168,13 +168,13 @@ class CountedKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class CountRequest:
-    """Parameters of a count, checked by a `Declaration`.
+    """The parameters of a count, already checked by a `Declaration`.
 
     Attributes:
-        unit: Columns of the log that name the unit; none for Counts.
-        salt: 16 secret random bytes.
-        temporary_directory: Parent of a private directory for rows that do not fit in memory.
-        weights: Pairs (weight, most keys); weights decrease, and the first is one full count. A unit with at most
+        unit: Columns of the log that identify the unit; empty for `Counts`.
+        salt: 16 secret random bytes that determine which keys a unit keeps.
+        temporary_directory: Directory in which a private one is created for rows that do not fit in memory.
+        weights: Pairs (weight, most keys) by decreasing weight; the first weight is a full count. A unit with at most
             that many keys adds the weight to each of them; units with more keys than the last pair allows are cut.
         threads: Threads that count; as many as there are cores if None. Polars reads and sorts with all.
         progress: Function called with the name of each phase when it begins.
@@ -200,12 +200,12 @@ class CountRequest:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Columns of the log for unit and key, each once."""
+        """Columns of the log that contain units or keys, without duplicates."""
         return tuple(dict.fromkeys((*self.unit, *self.key)))
 
     @property
     def most_keys(self) -> int:
-        """The most keys that a unit may count towards."""
+        """Largest number of keys that a unit may count towards."""
         return self.weights[-1][1]
 
     @property
@@ -220,13 +220,13 @@ class CountRequest:
 
 
 def names_of(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return one name, several or none as a tuple."""
+    """Return a name, a sequence of names or None as a tuple of names."""
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def request_of(
     *, unit: str | Sequence[str] | None, key: str | Sequence[str], max_keys: int = 1, **declared: Any
 ) -> CountRequest:
-    """Build a request from a declaration; without `weights`, a unit adds 1 to each of at most `max_keys` keys."""
+    """Return a `CountRequest`. By default, a unit adds 1 to the counts of at most `max_keys` keys."""
     declared["weights"] = declared.get("weights") or [(1, max_keys)]
     return CountRequest(unit=names_of(unit), key=names_of(key), **declared)

@@ -1,4 +1,4 @@
-"""Count the keys of a log: check the declaration, and choose and run the engine; or check counts from elsewhere."""
+"""Count the units of each key: check the log and run an engine, or check counts from another system."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sparsehist.counting.sources import open_log
 from sparsehist.errors import DataError, DeclarationError
 
 EMPTY = "the log is empty: it has no valid rows"
-# No unit has more keys than this.
+# A bound that no unit reaches, so that all keys are kept.
 _UNBOUNDED = 2**62
 
 
 def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -> CountedKeys:
     """Count the units of each key, with each unit bounded to `max_keys` distinct keys.
 
-    Rows without a usable key are left out first; keys that map to one cell count once. `declared` are the fields of a
-    `CountRequest`; a log without valid rows is refused unless `may_be_empty`.
+    Rows without a usable key are left out first. Keys that map to the same cell count once. `declared` contains the
+    fields of a `CountRequest`. A log without valid rows is refused unless `may_be_empty` is true.
     """
     request = request_of(**declared)
     if isinstance(source, Counts):
@@ -44,10 +44,10 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
 
 
 def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Iterator[pl.DataFrame]]:
-    """Count a Spark frame in bounded local memory, in the order of a series' files.
+    """Count a Spark frame, and return the counts in parts, in the order in which the store keeps a series.
 
-    Returns the engine, and at least one frame of columns key_0, …, count and sum_0, …. `order` is 16 secret bytes
-    that determine the order of keys with equal counts.
+    Return the name of the engine, and an iterator of frames with the columns key_0, …, count and sum_0, …. `order` is
+    16 secret bytes that determine the order of keys with equal counts.
     """
     from sparsehist.counting import with_spark
 
@@ -63,7 +63,7 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
 
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
-    """List the distinct pairs of a unit and a key of the domain, without bounding; not of Counts or Spark frames."""
+    """List all distinct pairs of a unit and a key of the domain, without a bound. Refuse Counts and Spark frames."""
     request = request_of(max_keys=_UNBOUNDED, **declared)
     return in_memory.kept_pairs(checked_log(source, request), request)
 
@@ -71,7 +71,7 @@ def list_pairs(source: object, **declared: Any) -> UnitPairs:
 def checked_log(source: object, request: CountRequest) -> Log:
     """Open a log, and refuse columns whose types cannot be counted."""
     if not request.unit:
-        raise DeclarationError("unit is needed unless the source is Counts")
+        raise DeclarationError("unit= is required, unless the source is Counts")
     request.report("reading")
     measured = [each.column for each in request.measures if each.column is not None]
     columns = dict.fromkeys((*(request.unit if request.without_key else request.read), *measured))
@@ -82,7 +82,7 @@ def checked_log(source: object, request: CountRequest) -> Log:
     check_key_dtypes(log, request.key, request.domain)
     if log.of_spark and not request.portable:
         raise DeclarationError(
-            "Spark frames are counted inside Spark: declare portable=True. Running series and checks take files"
+            "Spark frames are counted inside Spark: declare portable=True. Running series and checks need files"
         )
     logging.getLogger("sparsehist").info("counting with %s", "spark" if log.of_spark else in_memory.name())
     return log
@@ -91,15 +91,15 @@ def checked_log(source: object, request: CountRequest) -> Log:
 def checked_counts(source: Counts, request: CountRequest) -> pl.DataFrame:
     """Check counts from another system, and rename their columns to key_0, …, count."""
     if request.unit:
-        raise DeclarationError("Counts hold no units: leave out unit=")
+        raise DeclarationError("Counts contain no units, so leave out unit=")
     if request.full != 1:
-        raise DeclarationError("Counts were bounded elsewhere: shares need the log itself")
+        raise DeclarationError("bounding='share' needs the log itself, not Counts that were bounded elsewhere")
     sums = [measure.steps_column for measure in request.measures]
     log = open_log(source.frame, (*request.key, source.count, *sums)).with_key_types(request.key_types)
     check_key_dtypes(log, request.key, request.domain)
     with engine_errors(log.label, log):
         read = log.rows.select(*request.key, source.count, *sums).collect(engine="streaming")
-        # Join the chunks of each column: taking rows is then six times as fast. One column at a time saves memory.
+        # Selecting rows is six times as fast in contiguous columns. Rechunking one column at a time saves memory.
         frame = pl.DataFrame([read.drop_in_place(name).rechunk() for name in read.columns])
     texts = [name for name in (source.count, *sums) if name in log.texts]
     frame = frame.with_columns(pl.col(name).cast(pl.Int64, strict=False) for name in texts)

@@ -1,8 +1,8 @@
 """Logs in files: Parquet, CSV or JSON lines, by path, pattern or URL.
 
-Patterns of local paths are expanded here, those of URLs by Polars. All columns of CSV files and JSON lines, and
-columns in the names of folders, are read as text, so that an id is the same in every file. Only an empty field of a
-CSV file is null: `NA` is text. For other null values, give the log as `pl.scan_csv(…, null_values=…)`.
+Patterns of local paths are expanded here, and patterns of URLs by Polars. All columns of CSV files and JSON lines are
+read as text, and so are columns from folder names: an id has the same value in every file. In CSV files, only empty
+fields are null; `NA` is text. For other null values, give the log as `pl.scan_csv(…, null_values=…)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
-    """Open the files that a source names, to read these columns (all if empty); return None if it names no files."""
+    """Open the files that a source names as a `Log` of these columns (all if empty); return None if it names none."""
     named = files_of(source)
     if named is None:
         return None
@@ -47,7 +47,7 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
         with engine_errors(f"file {shown(paths[0])!r}"):
             dtypes = dict(_scan(paths[0], files, columns).collect_schema())
     elif not columns:
-        raise DeclarationError("JSON lines do not declare columns: give a frame as the table")
+        raise DeclarationError("JSON lines do not declare their columns: pass a frame as the table instead")
     if len(paths) > 1:
         dtypes = {name: _widest(dtype) for name, dtype in dtypes.items()}
     needed = {name: dtypes[name] for name in columns or dtypes if name in dtypes and name not in files.hive}
@@ -62,7 +62,7 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
 
 
 def files_of(source: object) -> tuple[Files, list[str]] | None:
-    """Return a source as `Files`, with the paths of all local files and all URLs; None if it names no files."""
+    """Return a source as `Files`, with all its file paths and URLs. Return None if the source names no files."""
     files = source if isinstance(source, Files) else Files(source)  # type: ignore[arg-type]
     paths = files.paths if isinstance(files.paths, (list, tuple)) else [files.paths]
     if not paths or not all(isinstance(path, (str, Path)) for path in paths):
@@ -76,7 +76,7 @@ def is_remote(path: str) -> bool:
 
 
 def _matches(path: str, *, alone: bool) -> list[str]:
-    """List the files that match; refuse unreadable directories, which a search would skip silently."""
+    """List the files that match a pattern. Refuse unreadable directories, which `glob` would skip silently."""
     if is_remote(path) or os.path.isfile(path):  # noqa: PTH113  Path's own may fail
         return [path]
     for folder in glob.glob(str(Path(path).parent), recursive=True):
@@ -87,8 +87,8 @@ def _matches(path: str, *, alone: bool) -> list[str]:
         # A path that does not look like a file may be a row of the log, so it is not shown.
         name = repr(shown(path)) if alone or Path(path).suffix in _KINDS else "one of the paths"
         raise NotFoundError(
-            f"{name} names no regular file: give a file, a pattern such as 'log/*.parquet', or a URL of s3, gs, az "
-            "or https; in Python, SQL is sh.Query('select …')"
+            f"{name} matches no regular file: pass a path, a pattern such as 'log/*.parquet', or a URL of s3, gs, az "
+            "or https; to pass SQL in Python, write sh.Query('select …')"
         )
     return files
 
@@ -96,14 +96,14 @@ def _matches(path: str, *, alone: bool) -> list[str]:
 def _suffix(path: str) -> str:
     suffix = Path(shown(path).lower().removesuffix(".gz")).suffix
     if suffix not in _KINDS:
-        raise DeclarationError(f"file {shown(path)!r} must end in one of {', '.join(_KINDS)}, or in .gz after that")
+        raise DeclarationError(f"a file of a log must end in {', '.join(_KINDS)}, or also in .gz: {shown(path)!r}")
     return suffix
 
 
 def _scan(
     path: str, files: Files, columns: Sequence[str], dtypes: dict[str, pl.DataType] | None = None
 ) -> pl.LazyFrame:
-    """Scan a file, or the files that a URL matches: the columns in `dtypes`, or all columns if it is None."""
+    """Return a lazy frame of a file or of all files that a URL matches, with the columns in `dtypes` (None: all)."""
     suffix, source = _suffix(path), path if is_remote(path) else glob.escape(path)
     options: dict[str, Any] = {"storage_options": dict(files.storage_options) or None}
     if files.hive and dtypes is not None:
@@ -119,15 +119,15 @@ def _scan(
         separator = files.delimiter or ("\t" if suffix == ".tsv" else ",")
         scan = pl.scan_csv(source, infer_schema=False, separator=separator, **options)
         names = scan.collect_schema().names()
-    if any("\r" in name for name in names):  # Polars' error would show rows as column names
-        raise DataError(f"file {shown(path)!r} ends its lines with carriage returns alone: write it with line feeds")
+    if any("\r" in name for name in names):  # Polars would show rows as names in its error
+        raise DataError(f"lines must end with line feeds, not with carriage returns alone, in file {shown(path)!r}")
     for name in columns:
         if f"{name}_duplicated_0" in names:
             raise DeclarationError(f"file {shown(path)!r} has more than one column {name!r}: rename one of them")
     if dtypes is None:
         return scan
     kept = [name for name in names if name in dtypes or name == _PATH]
-    # Read all fields: otherwise rows swallowed by a stray quote would not be noticed.
+    # Read all fields, because a stray quote that swallows rows could otherwise remain unnoticed.
     return scan.map_batches(
         lambda batch: batch.select(kept),
         projection_pushdown=False,
@@ -137,14 +137,14 @@ def _scan(
 
 
 def _widest(dtype: pl.DataType) -> pl.DataType:
-    """Return the type to which Polars casts shorter whole numbers, or categories, of other files."""
+    """Return a type for a column of several files: Int64 for whole numbers, String for categories, else unchanged."""
     if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
         return pl.Int64()
     return pl.String() if dtype in TEXTS else dtype
 
 
 def _of_folders(name: str, paths: pl.Series) -> pl.Series:
-    """Return the value of a column for each path, from the names of its folders."""
+    """Return, for each path, the value of a column that is written in folder names."""
     distinct = paths.unique()
     return paths.replace_strict(distinct, [_of_folder(name, path) for path in distinct], return_dtype=pl.String)
 
@@ -152,5 +152,5 @@ def _of_folders(name: str, paths: pl.Series) -> pl.Series:
 def _of_folder(name: str, path: str) -> str | None:
     folder = re.search(rf"(?:^|/){re.escape(name)}=([^/]*)/", path)
     if folder is None:
-        raise DataError(f"file {shown(path)!r} is not in a folder {name}=…, as declared for this column")
+        raise DataError(f"a column declared by hive= is not in a folder of the file: {name}=… in {shown(path)!r}")
     return None if folder[1] == _NO_VALUE else unquote(folder[1])

@@ -1,8 +1,8 @@
-"""Fingerprints: keyed digests of the log and query of a series, so that changes are noticed.
+"""Fingerprints: keyed digests of the log and the query of a series, which show whether they changed.
 
-Local files are compared by path, size and times; queries by their text and the files they read. Remote files and rows
-that a program hands over (frames, relations, streams) cannot be compared. Digests are as secret as their key: with
-both, guesses can be tested.
+Local files are compared by path, size and times, and queries by their text and the files that they read. Remote files
+and rows in memory (frames, relations, streams) cannot be compared. Keep digests and their key secret: together they
+make it possible to test guesses.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from sparsehist.counting.sources import checked_query
 
 
 def fingerprint(source: object, key: str | None = None) -> dict[str, str]:
-    """Return digests of a source as it is now, with their key (random by default). Secret.
+    """Return digests of the current state of a source, and their key (random by default). All are secret.
 
-    The entry "query" is the digest of the text, parameters and public sources of a query; "source" that of the files,
-    empty if they cannot be compared.
+    The entry "query" is the digest of the text, parameters and public sources of a query. The entry "source" is the
+    digest of the files, or empty if the source cannot be compared.
     """
     key = key or secrets.token_hex(16)
     source = source.frame if isinstance(source, Counts) else source
@@ -36,7 +36,7 @@ def fingerprint(source: object, key: str | None = None) -> dict[str, str]:
 
 
 def changes(before: dict[str, str], source: object) -> list[str]:
-    """List the entries that differ from an earlier fingerprint; "rows" instead of "source" if that is unknown."""
+    """List what differs from an earlier fingerprint: "query", "source", or "rows" if the source is not comparable."""
     now = fingerprint(source, before["key"])
     differ = [part for part in ("query", "source") if now[part] != before[part]]
     return differ if now["source"] or before["source"] else [*differ, "rows"]
@@ -48,7 +48,7 @@ def _digest(key: str, state: list[Any]) -> str:
 
 
 def _files(source: object) -> list[Any] | None:
-    """Return the state of the local files of a source; None if it cannot be compared."""
+    """Return paths, sizes and times of the local files of a source, or None if it cannot be compared."""
     if isinstance(source, ClosedQuery):
         sources = [] if source.world is None or source.unverified else source.world.sources.values()
         states = [_files(list(one.files) or one.origin) for one in sources]

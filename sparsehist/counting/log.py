@@ -1,4 +1,4 @@
-"""The `Log`, a lazy frame or Spark frame with its column types; and errors of the engines that read it."""
+"""The `Log` class, which is a lazy frame or Spark frame with column types, and safe errors for engines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Log:
     """A log that can be read more than once.
 
     Attributes:
-        rows: A Polars LazyFrame, or a frame of Spark.
+        rows: A Polars LazyFrame or a Spark frame.
         dtypes: Dtype of every column.
         label: Name of the log in errors.
         files: Files of the log, each with its scan.
@@ -56,30 +56,30 @@ class Log:
 
     @property
     def of_spark(self) -> bool:
-        """Whether this is a Spark frame."""
+        """Whether the rows are a Spark frame."""
         return not isinstance(self.rows, pl.LazyFrame)
 
     def with_key_types(self, key_types: Mapping[str, str]) -> Log:
-        """Cast columns to their declared types."""
+        """Return the log with key columns cast to their declared types."""
         if not key_types:
             return self
         if self.of_spark:
-            raise DeclarationError("key_types are not for Spark: cast the column in the Spark frame")
+            raise DeclarationError("key_types are not available for Spark: cast the column in the Spark frame")
         casts = {name: _cast(name, self.dtypes[name], to) for name, to in key_types.items()}
         dtypes = {**self.dtypes, **{name: dtype for name, (_, dtype) in casts.items()}}
         rows = self.rows.with_columns(cast for cast, _ in casts.values())
         return replace(self, rows=rows, dtypes=dtypes, texts=self.texts.union(key_types))
 
     def with_key(self, name: str, value: str) -> Log:
-        """Add a column with a constant text."""
+        """Return the log with an added column that has the same text in each row."""
         if self.of_spark:
-            raise DeclarationError("a Spark frame needs a key: add a column that holds one text")
+            raise DeclarationError("a Spark frame needs a key column: add one with the same text in each row")
         dtypes = {**self.dtypes, name: pl.String()}
         return replace(self, rows=self.rows.with_columns(pl.lit(value).alias(name)), dtypes=dtypes)
 
 
 def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
-    """Cast a column to dates or text; text is parsed later if the domain has whole numbers or dates."""
+    """Cast a column to dates or text. Text is parsed later if the keys of the domain are whole numbers or dates."""
     column = pl.col(name)
     written = dtype in TEXTS or dtype.is_integer() or dtype == pl.Boolean or dtype.is_decimal()
     if to == "date" and dtype in TEXTS:
@@ -92,13 +92,13 @@ def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]
     if to == "text" and (written or dtype == pl.Date):
         return column.cast(pl.String), pl.String()
     raise DeclarationError(
-        f"key_types: column {name!r} is {dtype}, which does not convert to {to!r}; text, timestamps and dates become "
-        "'date', and text, whole numbers, booleans and decimals 'integer' or 'text'"
+        "key_types can convert text, timestamps and dates to 'date', and text, whole numbers, booleans and decimals "
+        f"to 'integer' or 'text', but not column {name!r} of type {dtype} to {to!r}"
     )
 
 
 def shown(file: str) -> str:
-    """Return a path or URL for errors, without credentials and without values in names of folders (units or keys).
+    """Return a path or URL to show in errors, without credentials and without the values in folder names.
 
     Example:
         >>> shown("log/user=alice/part.csv"), shown("https://me:word@host/log.parquet?signature=5")
@@ -111,10 +111,10 @@ def shown(file: str) -> str:
 
 
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
-    """A context that replaces an engine's exception, whose text may quote the log or credentials, by our own error.
+    """A context that replaces exceptions of an engine, whose text may contain data or credentials, with our errors.
 
-    The files of the log are tried one by one to find the unreadable file. `error_of` returns the error for
-    an exception that it recognises, else None.
+    The files of the log are read one by one to find the unreadable file. `error_of` is a function that returns the
+    error for an exception that it recognises, or else None.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
         if not isinstance(failure, _FAILURES) or isinstance(failure, (SparsehistError, MemoryError)):
             return
         error = self._error_of(failure) or _explained(failure, self._label, self._log)
-        del failure, trace  # a debugger shows the locals of frames, and these contain the engine's message
+        del failure, trace  # debuggers show local variables: these contain the engine's message
         raise_alone(error)
 
 
@@ -155,16 +155,16 @@ def _explained(failure: BaseException, label: str, log: Log | None) -> Sparsehis
 
 
 def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False) -> None:
-    """Refuse unit columns whose values cannot be compared exactly, or have no text form although one is needed."""
+    """Refuse unit columns whose values cannot be compared exactly, or cannot be written as text where necessary."""
     for unit in units:
         dtype = log.dtypes[unit]
         if dtype.is_float() or dtype.is_decimal():
             raise _fractions(
-                f"unit column {unit!r}", dtype, "cast it to whole numbers of at most 64 bits or text first"
+                f"unit column {unit!r}", dtype, "cast it to text, or to whole numbers of at most 64 bits"
             )
         if dtype.is_nested() or dtype in (pl.Null, pl.Object):
             raise DataError(
-                f"unit column {unit!r} has dtype {dtype}: a unit must be text, a whole number, a date or the like"
+                f"a unit must be a text, a number, a date or similar, but column {unit!r} has dtype {dtype}"
             )
         if portable:
             check_portable(unit, dtype)
@@ -173,7 +173,7 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
 
 
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
-    """Refuse key columns that do not fit the domain; dates may be ISO text, whole numbers text only in CSV files."""
+    """Refuse key columns that do not fit the domain. Text may be ISO dates, and in text files also whole numbers."""
     for column, name in enumerate(key):
         expected, dtype = domain.dtypes[column], log.dtypes[name]
         parsed = dtype == pl.String and (expected == pl.Date or (name in log.texts and expected.is_integer()))

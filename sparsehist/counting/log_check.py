@@ -1,4 +1,4 @@
-"""Show what counting would refuse, drop or bound in a log. The numbers are secret: only its owner may see them."""
+"""Show what counting would refuse, drop or bound in a log. Only the owner of the log may see the results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_log(
     key_types: Mapping[str, str] | None = None,
     counting: Counting | None = None,
 ) -> pl.DataFrame:
-    """List the rows that each rule of counting affects, and how `count_keys` treats them.
+    """Return how many rows, units and keys each rule of counting affects, and how `count_keys` treats them.
 
     All distinct pairs of a unit and a key must fit in memory. The results are exact, without noise: keep them
     secret. Parameters are as for `create`, except that `source` cannot be `Counts` or a Spark frame, and `key_types`
@@ -69,7 +69,7 @@ def check_log(
 
 
 def _checked(source: object, request: CountRequest) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the table, one rule after another."""
+    """Yield the rows of the resulting table, in the order of the rules."""
     try:
         log = checked_log(source, request)
     except DataError as refusal:
@@ -82,7 +82,7 @@ def _checked(source: object, request: CountRequest) -> Iterator[dict[str, Any]]:
     keys = pairs.select(columns).unique()
     placed = place(keys, request.domain)
     rule = np.where(placed.usable, "", np.where(placed.present, _OUTSIDE, _NO_KEY))
-    number = np.arange(keys.height)  # equal for keys of the same cell
+    number = np.arange(keys.height)  # keys of the same cell get the same number
     number[placed.usable] = (
         -placed.cells.select(pl.struct(pl.all()).rank("dense").cast(pl.Int64)).to_series().to_numpy()
     )
@@ -95,7 +95,7 @@ def _checked(source: object, request: CountRequest) -> Iterator[dict[str, Any]]:
 
 
 def _pairs(log: Log, request: CountRequest) -> pl.DataFrame:
-    """Return distinct pairs: unit (null if empty), key_0, …, and the number of rows of each."""
+    """Return the distinct pairs of a unit and a key, each with its number of rows. Empty units become null."""
 
     def column(name: str) -> pl.Expr:
         return pl.col(name).cast(pl.String) if log.dtypes[name] in TEXTS else pl.col(name)
@@ -110,7 +110,7 @@ def _pairs(log: Log, request: CountRequest) -> pl.DataFrame:
 
 
 def _by_rule(pairs: pl.DataFrame, outside: Sequence[str], request: CountRequest) -> Iterator[dict[str, Any]]:
-    """Yield each rule with its numbers and outcome; a row of the log counts under the first rule that it breaks."""
+    """Yield each rule with numbers and an outcome. A row of the log counts only for the first rule it breaks."""
 
     def row(rule: str, pairs: pl.DataFrame, outcome: str, empty: str = "none") -> dict[str, Any]:
         distinct = pl.col("unit", "key").drop_nulls().n_unique().name.suffix("s")

@@ -1,8 +1,8 @@
-"""Convert columns of measures to whole numbers of steps; null if a row cannot be measured.
+"""Convert columns of measures to whole numbers of steps, or to null if a row cannot be measured.
 
 A value is rounded towards zero to a multiple of the step. A float becomes the largest multiple whose nearest float is
-not above it: so 0.29 is 29 steps of 0.01, although the float is below 29/100. The guarantee does not depend on this
-rounding, because a unit's sum is clipped afterwards.
+not above it. So the float 0.29, slightly below 29/100, is 29 steps of 0.01. The guarantee does not depend on this
+rounding, because the sum of each unit is clipped afterwards.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return the measures that are read from the log, by the temporary name of their column of steps."""
+    """Return the measures of columns of the log. Keys of the dictionary are temporary names of columns of steps."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
 def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
-    """Return expressions of the steps of each row, Int32, by column name."""
+    """Return Polars expressions of the steps of each row (Int32), by the temporary names of `row_columns`."""
     return {name: _steps(each, log).cast(pl.Int32).alias(name) for name, each in row_columns(measures).items()}
 
 
@@ -44,21 +44,21 @@ def check_number(column: str, log: Log) -> pl.DataType:
     """Return the dtype of a column to be summed; refuse it if it is not numeric."""
     dtype = log.dtypes[column]
     if not (dtype.is_numeric() or column in log.texts):
-        raise DataError(f"measure column {column!r} has dtype {dtype}: cast it to whole numbers, decimals or floats")
+        raise DataError(f"a measure needs a column of whole numbers, decimals or floats: cast {column!r} ({dtype})")
     return dtype
 
 
 def steps_sql(
     measure: Measure, column: str, cast: Callable[[str, str], str], exact: type[np.floating] = np.float64
 ) -> tuple[str, str]:
-    """Return the SQL of a row's steps, equal to `float_steps`, and the condition that it can be measured.
+    """Return SQL for the steps of a row, equal to `float_steps`, and for the condition that it can be measured.
 
     Args:
         measure: The measure.
         column: SQL of its values, numbers of any type.
-        cast: Function that casts its second argument to its first: "double", "bigint" or, for `exact` of 32 bits,
-            "real".
-        exact: Type of the column, as for `float_steps`.
+        cast: Function that returns SQL to cast its second argument to the type in its first: "double", "bigint" or,
+            if `exact` has 32 bits, "real".
+        exact: Float type of the column, as for `float_steps`.
     """
     if measure.column is None:
         return cast("bigint", "1"), ""
@@ -70,7 +70,7 @@ def steps_sql(
     value = cast("double", column)
     size, up, down = f"abs({value})", cast("double", str(rises)), cast("double", str(per))
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
-    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one more
+    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one too many
     reached = f"{near} * {up} / {down}"
     reached = reached if exact is np.float64 else cast("double", cast("real", reached))
     steps = cast(
@@ -93,7 +93,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
             .cast(pl.Float64, strict=False)
             .map_batches(lambda values: float_steps(values, measure, exact), pl.Int32, is_elementwise=True)
         )
-    # Clip to the bounds, in steps and rounded up, so that the product fits 64 bits.
+    # Clip values just outside the bounds first, so that the product with the denominator fits in 64 bits.
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
     outermost = most * measure.step.numerator // measure.step.denominator + 1
     value = pl.col(column).clip(upper_bound=outermost) if dtype == pl.UInt64 else pl.col(column)
@@ -105,7 +105,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
 
 
 def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
-    """Return steps of doubles, Int32: the most steps whose nearest float of type `exact` is not farther from 0.
+    """Return doubles in steps, Int32: the most steps whose nearest float of type `exact` is not beyond the double.
 
     This uses numpy, because Polars divides by multiplying with the inverse, which rounds twice.
     """
@@ -116,7 +116,7 @@ def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -
         whole = size * (per / rises)
         np.rint(np.minimum(whole, 2.0 * MOST_ROW_STEPS, out=whole), out=whole)
         multiple = whole / per if rises == 1 else whole * rises / per
-        whole -= multiple.astype(exact, copy=False) > size  # it is at most one too large
+        whole -= multiple.astype(exact, copy=False) > size  # `whole` is at most one step too large
     if measure.signed:
         measurable = whole <= MOST_ROW_STEPS
         np.copysign(whole, number, out=whole)
@@ -140,9 +140,9 @@ def unmeasured_error(measure: Measure) -> DataError:
 
 
 def check_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> None:
-    """Refuse sums that do not fit into a double with their noise."""
+    """Refuse sums that are too large to fit in a double together with their noise."""
     for name, measure in zip(sum_names(measures), measures, strict=True):
         if frame.height and int(frame[name].abs().max() or 0) > LARGEST_SUM:  # type: ignore[arg-type]
             raise DataError(
-                f"the measure {measure.name!r} adds up to more than {LARGEST_SUM} steps: declare a larger step"
+                f"declare a larger step for measure {measure.name!r}, which adds up to more than {LARGEST_SUM} steps"
             )

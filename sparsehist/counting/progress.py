@@ -49,12 +49,12 @@ class Counting:
             checked_whole("threads", self.threads, 1, 2**16)
 
     def resources(self) -> dict[str, Any]:
-        """Return memory limit and threads as arguments of `count_keys`."""
+        """Return the memory limit and the number of threads as keyword arguments for `count_keys`."""
         return {"memory_limit": self.memory_limit, "threads": self.threads}
 
 
 def memory_bytes(limit: str | int | None) -> int:
-    """Return a limit in bytes; by default half of the memory of this machine or container."""
+    """Return a memory limit in bytes; by default half of the memory of this machine or container."""
     if limit is None:
         of_container = Path("/sys/fs/cgroup/memory.max")
         text = of_container.read_text(encoding="ascii").strip() if of_container.exists() else ""

@@ -1,6 +1,6 @@
-"""Open any kind of source as a `Log`; rewrite and check queries, which run on a new, closed DuckDB.
+"""Open any kind of source as a `Log`. Queries are checked, and run in a new DuckDB that can read nothing else.
 
-Spark frames, classic or Connect, are recognised without importing Spark, and read only by Spark.
+Spark frames (classic or Spark Connect) are recognised without importing Spark, and only Spark reads them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sparsehist.errors import DataError, DeclarationError, SparsehistError, pres
 if TYPE_CHECKING:
     from sparsehist.guarantee.statement import Lookup
 
-# The Polars type of each Spark type; unsigned 64-bit numbers are read as decimals of 20 digits.
+# Polars types by Spark type. Spark reads unsigned 64-bit numbers as decimals of 20 digits.
 _TYPES: dict[str, pl.DataType] = {
     "BooleanType": pl.Boolean(), "ByteType": pl.Int8(), "ShortType": pl.Int16(), "IntegerType": pl.Int32(),
     "LongType": pl.Int64(), "FloatType": pl.Float32(), "DoubleType": pl.Float64(), "StringType": pl.String(),
@@ -33,17 +33,17 @@ _TYPES: dict[str, pl.DataType] = {
 
 
 def open_log(source: object, columns: Sequence[str]) -> Log:
-    """Open a source (see `count_keys`) to read these columns."""
+    """Open a source of any kind as a log with these columns. Refuse the source if a column is missing."""
     log = source if isinstance(source, Log) else _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
-        which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"  # more may be rows of the log
+        which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"  # a longer list may be data
         raise DeclarationError(f"no {which} in {log.label}; {_columns_of(log, columns, missing[0])}")
     return log
 
 
 def _columns_of(log: Log, columns: Sequence[str], missing: str) -> str:
-    """Return a hint: that the first line may be no header, else a similar column name, else all column names."""
+    """Return a hint for a missing column: to check the header, a similar column name, or all column names."""
     if log.files and log.texts.issuperset(log.dtypes) and not any(name in log.dtypes for name in columns):
         n = len(log.dtypes)
         return f"its first line has {n} field(s) and must be a header: check that it is one, and the delimiter"
@@ -60,7 +60,7 @@ def _open(source: object, columns: Sequence[str]) -> Log:
         return log
     source = (
         source.paths if isinstance(source, Files) else source
-    )  # files may wrap a frame, to declare types of its columns
+    )  # `Files` may wrap a frame, to declare types of its columns
     label = QUERY_LABEL if isinstance(source, Query) else f"the {type(source).__name__}"
     if is_spark_frame(source):
         with quiet(), engine_errors(label):
@@ -75,13 +75,13 @@ def _open(source: object, columns: Sequence[str]) -> Log:
         if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
             return Log(source.lazy(), dict(source.collect_schema()), label)
     raise DeclarationError(
-        "a log is a path, a list of paths, a Polars or Spark frame (such as pl.scan_delta(…)), a DuckDB relation, a "
-        f"Query, Counts or anything with an Arrow stream, not {type(source).__name__}"
+        "a log must be a path, a list of paths, a Polars or Spark frame (such as pl.scan_delta(…)), a DuckDB "
+        f"relation, a Query, Counts or an object with an Arrow stream, not {type(source).__name__}"
     )
 
 
 def _of_relation(relation: Any, columns: Sequence[str], label: str) -> Log:
-    """Read a relation of DuckDB as a lazy frame."""
+    """Open a DuckDB relation as a log, whose lazy frame reads only these columns (all if empty)."""
     from sparsehist.guarantee.statement import quoted  # imports DuckDB, which files do not need
 
     folded = [name.casefold() for name in relation.columns]
@@ -89,7 +89,7 @@ def _of_relation(relation: Any, columns: Sequence[str], label: str) -> Log:
         if name in columns and folded.count(name.casefold()) > 1:
             raise DeclarationError(f"{label} has more than one column {name!r}: rename one of them")
         if name in columns and kind == "TIME WITH TIME ZONE":
-            raise DataError(f"column {name!r} is {kind}, which loses its zone when read: cast it to text")
+            raise DataError(f"the time zone of a column would be lost: cast it to text ({name!r} is {kind})")
     dtypes = dict(zip(relation.columns, relation.limit(0).pl().dtypes, strict=True))
     # Select by position, because DuckDB may change names in its output. Other columns are not read.
     numbered = enumerate(relation.columns, 1)
@@ -103,7 +103,7 @@ def checked_query(
     """Return a query with its current sources, files and types fixed, without running it.
 
     A query that may mix units is refused, unless it is unverified or `unit` is empty. The result must have the
-    columns `key`; `lookup` returns the sources of further names in FROM.
+    columns in `key`. `lookup` returns the sources for names in FROM that the query itself does not declare.
     """
     if isinstance(query, ClosedQuery):
         return query
@@ -125,7 +125,7 @@ def checked_query(
 
 
 def as_table(source: object) -> object:
-    """Read files and lazy frames with Polars; leave other sources to DuckDB."""
+    """Return files and lazy frames as a Polars frame. Return other sources unchanged, because DuckDB reads them."""
     log = Log(source, {}, "the LazyFrame") if isinstance(source, pl.LazyFrame) else open_files(source)
     if log is None:
         return source
@@ -178,7 +178,7 @@ def check_query(
 
 
 def is_spark_frame(source: object) -> bool:
-    """Return whether a source is a frame of Spark."""
+    """Return whether a source is a Spark frame."""
     return type(source).__module__.startswith("pyspark.sql.") and type(source).__name__ == "DataFrame"
 
 
@@ -198,7 +198,7 @@ def _spark_dtypes(frame: Any) -> dict[str, pl.DataType]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence PySpark in this thread: it logs error messages, which may contain values of the log."""
+    """Silence the loggers of PySpark in this thread, because their messages may contain values of the log."""
     from pyspark.logger import PySparkLogger
 
     thread = threading.get_ident()

@@ -1,8 +1,8 @@
-"""Count with Spark SQL; only counts are returned.
+"""Count a Spark frame with Spark SQL. Only counts leave Spark.
 
-Spark runs the query of `counting_sql` with the rules of a series: bad rows may be refused, and counts may be shares.
-Rows are shuffled once by unit; only pairs of units above the bound are hashed and sorted in the portable order. No
-Python runs on the executors, and no value depends on the task that computed it, so a task can be repeated.
+Spark runs the query of `counting_sql` with the options of a series: bad rows may be refused, and units may add shares
+of a count. Rows are shuffled once, by unit. Only the pairs of units above the bound are hashed and sorted in the
+portable order. No Python runs on the executors. Spark may repeat a task, because values do not depend on the task.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ Frame = Any
 """A Spark frame; the type checker need not import Spark."""
 _REFUSED = "sparsehist refuses a row by rule "
 _SQL = Dialect("spark")
-_SALT = "(select value from @salt@)"  # in a table, since plans, event log and UI show literals
+_SALT = "(select value from @salt@)"  # the salt is not a literal, because Spark shows literals in plans and logs
 PART_KEYS = 2_000_000
-"""Number of keys sent to the driver at once."""
+"""Number of keys that are sent to the driver at once."""
 
 
 def name() -> str:
-    """Name the engine and its version."""
+    """Return the name and the version of the engine."""
     import pyspark
 
     return f"spark {pyspark.__version__}"
 
 
 def count(log: Log, request: CountRequest) -> pl.DataFrame:
-    """Count units by key; return columns key_0, …, count and sum_0, …."""
+    """Count the units of each key. Return a frame with the columns key_0, …, count and sum_0, …."""
     rules: list[DataError] = []
     with _refusals(log, rules):
         return _collected(counted(log, request, rules), request.domain)
 
 
 def in_order(log: Log, request: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
-    """Yield counts by key, ordered by count, then by a hash with this salt, in frames of about `PART_KEYS` rows."""
+    """Yield frames of about `PART_KEYS` keys with their counts, sorted by count, then by a hash with this salt."""
     columns = zip(key_names(request.domain.columns), request.domain.dtypes, strict=True)
     digest = _SQL.write("sha256", " || ".join([_SALT, *(_SQL.part("key", dtype, key) for key, dtype in columns)]))
     rules: list[DataError] = []
@@ -70,7 +70,7 @@ def in_order(log: Log, request: CountRequest, salt: bytes) -> Iterator[pl.DataFr
 
 @contextmanager
 def _refusals(log: Log, rules: list[DataError]) -> Iterator[None]:
-    """Replace the exception that a condition of `_ruled` raises in Spark by the error of its rule."""
+    """Replace an exception that Spark raises at a condition of `_ruled` with the error for its rule."""
 
     def error_of(failure: BaseException) -> DataError | None:
         raised = re.search(rf"{_REFUSED}(\d+)", str(failure))
@@ -81,19 +81,19 @@ def _refusals(log: Log, rules: list[DataError]) -> Iterator[None]:
 
 
 def _collected(frame: Frame, domain: Domain) -> pl.DataFrame:
-    """Collect counts on the driver, in canonical dtypes."""
+    """Collect counts from Spark in a Polars frame with the canonical dtypes of the domain."""
     counts = pl.DataFrame(pl.from_arrow(frame.toArrow()))
     return counts.cast(dict(zip(key_names(domain.columns), domain.dtypes, strict=True)))
 
 
 def _table(log: Log, values: pl.Series) -> Frame:
-    """Return values as a frame with one column, `value`, in the session of a log."""
+    """Return values as a Spark frame with one column, `value`, in the Spark session of the log."""
     table = values.alias("value").to_frame().to_arrow(compat_level=pl.CompatLevel.oldest())
     return log.rows.sparkSession.createDataFrame(table)
 
 
 def _run(text: str, frames: dict[str, Frame]) -> Frame:
-    """Return the lazy frame of a query, in which @name@ stands for a frame."""
+    """Return the lazy Spark frame of a SQL query, in which @name@ stands for the frame with this name."""
     text = text.replace("{", "{{").replace("}", "}}")
     for name in frames:
         text = text.replace(f"@{name}@", f"{{{name}}}")
@@ -101,7 +101,7 @@ def _run(text: str, frames: dict[str, Frame]) -> Frame:
 
 
 def counted(log: Log, request: CountRequest, rules: list[DataError]) -> Frame:
-    """Return the lazy frame of counts by key: columns key_0, …, count and sum_0, …; append errors to `rules`."""
+    """Return a lazy Spark frame of columns key_0, …, count and sum_0, …. Append the error of each rule to `rules`."""
     request.report("counting")
     measured = [each.column for each in request.measures]
     for column in (*request.unit, *request.key, *measured):
@@ -152,13 +152,13 @@ def counted(log: Log, request: CountRequest, rules: list[DataError]) -> Frame:
 
 
 def _present(column: str, dtype: pl.DataType) -> str:
-    """Return the condition that a value is neither null nor empty, which is never null itself."""
+    """Return SQL for the condition that a value is neither null nor empty. The condition itself is never null."""
     empty = f" and octet_length({column}) > 0" if dtype in (pl.String, pl.Binary) else ""
     return f"{column} is not null{empty}"
 
 
 def _comparable(column: str, dtype: pl.DataType) -> str:
-    """Return a value that is equal for equal units or keys: text without a collation, time stamps in UTC."""
+    """Return SQL for a value that Spark compares exactly: text without a collation, timestamps in UTC."""
     if dtype == pl.String:
         return _SQL.write("text", column)
     in_no_zone = isinstance(dtype, pl.Datetime) and not dtype.time_zone
@@ -166,7 +166,7 @@ def _comparable(column: str, dtype: pl.DataType) -> str:
 
 
 def _ruled(rules: list[DataError], choice: Choice, condition: str, error: DataError) -> str:
-    """Return a condition that drops bad rows, or makes Spark fail at the first one."""
+    """Return SQL for a condition that drops bad rows or, unless `choice` is "drop", makes Spark fail at a bad row."""
     if choice == "drop":
         return condition
     rules.append(error)

@@ -1,7 +1,7 @@
-"""Count in the warehouse of the log: one SELECT, whose result has only counts.
+"""Count a log inside its warehouse, with one SELECT that returns only counts.
 
-The query is a template, and `DIALECTS` holds the differences between dialects. sqlglot quotes names and texts; the
-salt is a parameter.
+The query is made from a template and from `DIALECTS`, the differences between dialects. sqlglot quotes names and
+texts. The salt is a parameter of the query.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNIT_TYPES: dict[str, pl.DataType] = {
     "text": pl.String(), "integer": pl.Int64(), "date": pl.Date(), "timestamp": pl.Datetime("us"),
 }  # fmt: skip
 _INT64 = (-(2**63), 2**63 - 1)
-# Hexadecimal digits of the last 8 bytes of an MD5, the last byte first.
+# SQL for the hexadecimal digits of the last 8 bytes of an MD5, in reverse order of bytes.
 _MD5_HEX = " || ".join(f"substring(md5({{x}}), {31 - 2 * i}, 2)" for i in range(8))
 _MD5_BIGINT = f"cast(cast(('x' || {_MD5_HEX}) as bit(64)) as bigint)"
 _ANY = {
@@ -66,7 +66,7 @@ DIALECTS: dict[str, dict[str, str]] = {
         "length": "char_length({x})",
         "sha256": "encode(sha256(convert_to({x}, 'UTF8')), 'hex')",
         "text": '(cast({x} as text)) collate "C"',
-        "micros": "cast((extract(epoch from {x}) * 1000000) as bigint)",  # exact from PostgreSQL 14 on
+        "micros": "cast((extract(epoch from {x}) * 1000000) as bigint)",  # exact since PostgreSQL 14
         "hash64": f"mod(cast({_MD5_BIGINT} as numeric(20, 0)) + {2**64}, {2**64})",
         "nul": "",
     },
@@ -111,11 +111,11 @@ unless the value is a whole number; "nul" is the zero character, or empty if no 
 
 @dataclass(frozen=True)
 class CountingSql:
-    """A query with which a warehouse counts a log.
+    """A query that counts a log in its warehouse.
 
     Attributes:
-        sql: One SELECT: key columns by name, the count, and sums in steps, such as price_steps; the salt is a
-            parameter.
+        sql: One SELECT with the salt as a parameter. It returns the key columns, the count, and sums in steps, in
+            columns such as price_steps.
         salt: 16 secret bytes that determine which keys a unit with too many keys keeps.
         dialect, key, max_keys, domain, count, measures: As for `counting_sql`.
     """
@@ -131,7 +131,7 @@ class CountingSql:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Parameters of the query, by name if the dialect has names."""
+        """Parameters of the query, by name. The only parameter is the salt, which is $1 in PostgreSQL."""
         return {"salt": self.salt.hex()}
 
     def check(self, declared: Declaration) -> None:
@@ -139,7 +139,7 @@ class CountingSql:
         of_query = f"key={list(self.key)}, max_keys={self.max_keys} and measures={list(map(str, self.measures))}"
         same = declared.key == self.key and declared.max_keys == self.max_keys
         if not same or not set(declared.measures) <= set(self.measures):
-            raise DeclarationError(f"these counts were made with {of_query}: declare the series with the same")
+            raise DeclarationError(f"declare the series with the parameters its counts were made with: {of_query}")
 
     def counts(self, result: object) -> Counts:
         """Return the result of the query as a log for `create`.
@@ -171,10 +171,10 @@ def counting_sql(
     salt: bytes | None = None,
     measures: Measure | str | Sequence[Measure | str] = (),
 ) -> CountingSql:
-    """Return one SELECT with which the warehouse of a log counts it.
+    """Return a query that counts a log in its warehouse, for example in PostgreSQL.
 
-    Rows without a unit or a key (null or empty), keys outside the domain and rows that cannot be measured are
-    dropped; otherwise counting is as for `sparsehist.create`, in the portable order. Names of columns are
+    The query drops rows without a unit or a key (null or empty), rows whose key is outside the domain, and rows that
+    cannot be measured. Otherwise it counts as `sparsehist.create` does in the portable order. Names of columns are
     case-sensitive.
 
     Args:
@@ -223,7 +223,7 @@ def counting_sql(
     results = [*keys, count, *(each.steps_column for each in added)]
     if len(set(results)) < len(results):
         raise DeclarationError(
-            "columns of keys, counts and sums (such as price_steps) share a name: they need other names"
+            "columns of keys, counts and sums (such as price_steps) must have different names: rename one of them"
         )
     writer = Dialect(dialect)
     sql = writer.select(
@@ -247,22 +247,22 @@ def counting_sql(
 
 
 def check_name(name: object) -> None:
-    """Refuse names that warehouses read differently, or in which they substitute variables (Spark and ${…})."""
+    """Refuse names that warehouses could read differently, such as ${…}, in which Spark substitutes variables."""
     if not isinstance(name, str) or not name or not name.isprintable() or re.search(r"[\\`]|\$\{", name):
         raise DeclarationError(
-            "names must be text without control characters, backslashes, backticks and ${, not "
-            f"{shown(name) if isinstance(name, str) else type(name).__name__}: rename it in a view"
+            "names must be text without control characters, backslashes, backticks and ${; rename in a view: "
+            f"{shown(name) if isinstance(name, str) else type(name).__name__}"
         )
 
 
 class Dialect:
-    """A writer of names, values and conditions in a dialect."""
+    """A writer of names, values and conditions in one SQL dialect."""
 
     def __init__(self, dialect: str) -> None:
         self._dialect, self.words = dialect, DIALECTS[dialect]
 
     def write(self, what: str, x: str) -> str:
-        """Apply a named operation of the dialect to an expression."""
+        """Return SQL for an operation of `DIALECTS` that is applied to the expression `x`."""
         return self.words[what].replace("{x}", x)
 
     def name(self, name: str) -> str:
@@ -281,10 +281,10 @@ class Dialect:
         salt: str,
         **parts: Any,
     ) -> str:
-        """Fill in the template.
+        """Return the query, which is made from the template.
 
-        `columns` are those of the log for units, keys and measures; `units`, `cells` and `steps` are pairs of a value
-        and the condition that a row has one; `parts` are further fields of the template.
+        `columns` are three lists of columns of the log: units, keys and measures. `units`, `cells` and `steps` are
+        pairs of SQL: a value, and the condition that a row has this value. `parts` are other fields of the template.
         """
         keys = key_names(domain.columns)
         texts = [self.part("key", dtype, f"sized.{key}") for key, dtype in zip(keys, domain.dtypes, strict=True)]
@@ -310,10 +310,10 @@ class Dialect:
         )
 
     def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
-        """Return the text of a part of the unit that is hashed, and the condition that it is not missing.
+        """Return SQL for the text of one unit column, which is hashed, and for the condition that it is not missing.
 
-        If the engine checks types, a number instead of text, or a fraction instead of a whole number, is refused:
-        equal values could have two texts, and so be two units.
+        Engines that check types refuse a number instead of text, and a fraction instead of a whole number. With such
+        values, one unit could have two texts, and would count as two units.
         """
         dtype = UNIT_TYPES[kind]
         if kind == "text":
@@ -322,7 +322,7 @@ class Dialect:
         return self.part(name, dtype, column), f"{column} is not null"
 
     def part(self, name: str, dtype: pl.DataType, value: str) -> str:
-        """Return a value after the letter of its type and its length; texts are already compared byte by byte."""
+        """Return SQL for a value after a letter for its type and its length. Text must already compare bytewise."""
         letter = part_of_tuple(name, dtype)
         if letter == "d":
             value = self.write("days", self.write("date", value))
@@ -335,7 +335,7 @@ class Dialect:
         return f"'{letter}' || {self.write('written', self.write('size', text))} || ':' || {text}"
 
     def cell(self, column: str, part: Domain) -> tuple[str, str]:
-        """Return the cell of a key, and the condition that it is in the domain."""
+        """Return SQL for the cell of a key, and for the condition that the key is in the domain."""
         text, day = self.write("text", column), self.write("date", column)
         match part:
             case Strings():
@@ -358,13 +358,13 @@ class Dialect:
             case Integers() | Open():
                 low, high = key_range(part) or _INT64
                 return column, f"{column} between {low} and {high}"
-        raise DeclarationError(f"{part.describe()} has no form in SQL")
+        raise DeclarationError(f"this domain cannot be written in SQL: {part.describe()}")
 
     def _listed(self, column: str, part: Catalogue) -> tuple[str, str]:
         if part.size > MOST_VALUES:
             raise DeclarationError(
-                f"a catalogue in SQL has at most {MOST_VALUES} values, this one {part.size}: join the log with a "
-                "table of the values in a view, count in a domain that contains them, and give create the catalogue"
+                f"a catalogue in SQL can have at most {MOST_VALUES} values: join the log with a table of the "
+                "values in a view, count in a domain that contains them, and pass the catalogue to create"
             )
         values, cell = part.values, column
         if values.dtype == pl.String:
@@ -378,7 +378,7 @@ class Dialect:
         return cell, f"{column} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
-        """Return a text as a literal, split where queries cannot hold it (NUL) or Spark would substitute (${)."""
+        """Return SQL for a text. It is split at NUL, which queries cannot contain, and in ${, a variable of Spark."""
         nul = self.words["nul"]
         pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
         written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]

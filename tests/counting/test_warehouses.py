@@ -103,7 +103,7 @@ def test_counts_come_in_with_what_was_declared() -> None:
     ("changed", "says"),
     [
         ({"dialect": "oracle"}, "dialect must be one of"),
-        ({"count": "query"}, "need other names"),
+        ({"count": "query"}, "must have different names"),
         ({"key": "${x}"}, "names must be text"),
         ({"table": "a..b"}, "names must be text"),
         ({"domain": sh.Catalogue(range(10_001))}, "at most 10000 values"),
@@ -131,5 +131,5 @@ def test_sums_are_those_of_the_local_engine(engine: str) -> None:
         series = sh.create(":memory:", made.counts(found), **declared, measures=measures)
         assert "price_sum" in series.release("one", level=1, measures=1).frame.columns
         other = sh.Measure("price", clip=100, step="0.01")
-        with pytest.raises(DeclarationError, match=r"made with .*measures"):
+        with pytest.raises(DeclarationError, match=r"made with: .*measures"):
             sh.create(":memory:", made.counts(found), **declared, measures=other)

@@ -96,7 +96,7 @@ def read_graph(graph: Any) -> Graph:
 
 
 def _numbered(nodes: Iterable[Hashable], pairs: Iterable[Any]) -> tuple[dict[Any, int], IntArray]:
-    """Number nodes of any type, including those that only pairs contain; return also the numbers of all pairs."""
+    """Number nodes of any type, including those that only pairs contain. Return the numbers, also for each pair."""
     people: dict[Any, int] = {}
     try:
         for node in nodes:

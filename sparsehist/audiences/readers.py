@@ -63,13 +63,13 @@ class Audiences:
 
     @property
     def levels(self) -> dict[Any, Fraction]:
-        """The level of each reader, as a copy."""
+        """A copy of the levels, keyed by reader."""
         return dict(self._levels)
 
     def admit(self, reader: Hashable, level: Level) -> None:
         """Admit a reader, or give an admitted reader a finer level.
 
-        Raise LevelOrderError if the reader already has a finer level, and CapExceededError above the cap.
+        Raise LevelOrderError if the reader already has a finer level, CapExceededError if the level is above the cap.
         """
         new, cap = as_level(level), self._vector.cap
         if cap is not None and new > cap:

@@ -173,7 +173,7 @@ class CountRequest:
     Attributes:
         unit: Columns of the log that identify the unit; empty for `Counts`.
         salt: 16 secret random bytes that determine which keys a unit keeps.
-        temporary_directory: Directory in which a private one is created for rows that do not fit in memory.
+        temporary_directory: Where to create a private directory for rows that do not fit in memory.
         weights: Pairs (weight, most keys) by decreasing weight; the first weight is a full count. A unit with at most
             that many keys adds the weight to each of them; units with more keys than the last pair allows are cut.
         threads: Threads that count; as many as there are cores if None. Polars reads and sorts with all.

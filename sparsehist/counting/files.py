@@ -30,7 +30,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
-    """Open the files that a source names as a `Log` of these columns (all if empty); return None if it names none."""
+    """Open the files that a source names as a `Log` of these columns (all if empty), or return None."""
     named = files_of(source)
     if named is None:
         return None
@@ -96,7 +96,7 @@ def _matches(path: str, *, alone: bool) -> list[str]:
 def _suffix(path: str) -> str:
     suffix = Path(shown(path).lower().removesuffix(".gz")).suffix
     if suffix not in _KINDS:
-        raise DeclarationError(f"a file of a log must end in {', '.join(_KINDS)}, or also in .gz: {shown(path)!r}")
+        raise DeclarationError(f"a file must end in {', '.join(_KINDS)}, perhaps followed by .gz: {shown(path)!r}")
     return suffix
 
 
@@ -119,11 +119,11 @@ def _scan(
         separator = files.delimiter or ("\t" if suffix == ".tsv" else ",")
         scan = pl.scan_csv(source, infer_schema=False, separator=separator, **options)
         names = scan.collect_schema().names()
-    if any("\r" in name for name in names):  # Polars would show rows as names in its error
+    if any("\r" in name for name in names):  # Polars' own error would show rows of the log as column names
         raise DataError(f"lines must end with line feeds, not with carriage returns alone, in file {shown(path)!r}")
     for name in columns:
         if f"{name}_duplicated_0" in names:
-            raise DeclarationError(f"file {shown(path)!r} has more than one column {name!r}: rename one of them")
+            raise DeclarationError(f"columns must not have the same name: rename {name!r} in file {shown(path)!r}")
     if dtypes is None:
         return scan
     kept = [name for name in names if name in dtypes or name == _PATH]

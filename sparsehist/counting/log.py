@@ -1,4 +1,4 @@
-"""The `Log` class, which is a lazy frame or Spark frame with column types, and safe errors for engines."""
+"""The `Log` class, a lazy frame or Spark frame with column types, and errors that show no data of the log."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
             )
         if dtype.is_nested() or dtype in (pl.Null, pl.Object):
             raise DataError(
-                f"a unit must be a text, a number, a date or similar, but column {unit!r} has dtype {dtype}"
+                f"a unit must be text, a whole number, a date or similar, but column {unit!r} has dtype {dtype}"
             )
         if portable:
             check_portable(unit, dtype)

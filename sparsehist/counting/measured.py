@@ -31,12 +31,12 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return the measures of columns of the log. Keys of the dictionary are temporary names of columns of steps."""
+    """Return the measures that sum a column of the log, keyed by a temporary name for their column of steps."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
 def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
-    """Return Polars expressions of the steps of each row (Int32), by the temporary names of `row_columns`."""
+    """Return Polars expressions for the steps of each row (Int32), keyed as in `row_columns`."""
     return {name: _steps(each, log).cast(pl.Int32).alias(name) for name, each in row_columns(measures).items()}
 
 
@@ -51,7 +51,7 @@ def check_number(column: str, log: Log) -> pl.DataType:
 def steps_sql(
     measure: Measure, column: str, cast: Callable[[str, str], str], exact: type[np.floating] = np.float64
 ) -> tuple[str, str]:
-    """Return SQL for the steps of a row, equal to `float_steps`, and for the condition that it can be measured.
+    """Return SQL for the steps of a row, the same as in `float_steps`, and for the condition that they exist.
 
     Args:
         measure: The measure.
@@ -105,7 +105,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
 
 
 def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
-    """Return doubles in steps, Int32: the most steps whose nearest float of type `exact` is not beyond the double.
+    """Convert doubles to whole steps, Int32: the most steps whose nearest float of type `exact` is not too large.
 
     This uses numpy, because Polars divides by multiplying with the inverse, which rounds twice.
     """

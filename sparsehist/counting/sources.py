@@ -1,4 +1,4 @@
-"""Open any kind of source as a `Log`. Queries are checked, and run in a new DuckDB that can read nothing else.
+"""Open any kind of source as a `Log`. Queries are checked, and run in a new DuckDB that reads only their sources.
 
 Spark frames (classic or Spark Connect) are recognised without importing Spark, and only Spark reads them.
 """
@@ -37,7 +37,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     log = source if isinstance(source, Log) else _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
-        which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"  # a longer list may be data
+        which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"  # many names may be rows of a log
         raise DeclarationError(f"no {which} in {log.label}; {_columns_of(log, columns, missing[0])}")
     return log
 
@@ -87,9 +87,9 @@ def _of_relation(relation: Any, columns: Sequence[str], label: str) -> Log:
     folded = [name.casefold() for name in relation.columns]
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if name in columns and folded.count(name.casefold()) > 1:
-            raise DeclarationError(f"{label} has more than one column {name!r}: rename one of them")
+            raise DeclarationError(f"columns must not have the same name: rename {name!r} in {label}")
         if name in columns and kind == "TIME WITH TIME ZONE":
-            raise DataError(f"the time zone of a column would be lost: cast it to text ({name!r} is {kind})")
+            raise DataError(f"a column would lose its time zone: cast it to text ({name!r} is {kind})")
     dtypes = dict(zip(relation.columns, relation.limit(0).pl().dtypes, strict=True))
     # Select by position, because DuckDB may change names in its output. Other columns are not read.
     numbered = enumerate(relation.columns, 1)

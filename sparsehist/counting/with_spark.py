@@ -49,7 +49,7 @@ def count(log: Log, request: CountRequest) -> pl.DataFrame:
 
 
 def in_order(log: Log, request: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
-    """Yield frames of about `PART_KEYS` keys with their counts, sorted by count, then by a hash with this salt."""
+    """Yield frames of about `PART_KEYS` keys with their counts, sorted by count, then by a salted hash of the key."""
     columns = zip(key_names(request.domain.columns), request.domain.dtypes, strict=True)
     digest = _SQL.write("sha256", " || ".join([_SALT, *(_SQL.part("key", dtype, key) for key, dtype in columns)]))
     rules: list[DataError] = []
@@ -70,7 +70,7 @@ def in_order(log: Log, request: CountRequest, salt: bytes) -> Iterator[pl.DataFr
 
 @contextmanager
 def _refusals(log: Log, rules: list[DataError]) -> Iterator[None]:
-    """Replace an exception that Spark raises at a condition of `_ruled` with the error for its rule."""
+    """Replace an exception that Spark raises at a condition of `_ruled` with the error for the violated rule."""
 
     def error_of(failure: BaseException) -> DataError | None:
         raised = re.search(rf"{_REFUSED}(\d+)", str(failure))

@@ -250,7 +250,7 @@ def check_name(name: object) -> None:
     """Refuse names that warehouses could read differently, such as ${…}, in which Spark substitutes variables."""
     if not isinstance(name, str) or not name or not name.isprintable() or re.search(r"[\\`]|\$\{", name):
         raise DeclarationError(
-            "names must be text without control characters, backslashes, backticks and ${; rename in a view: "
+            "names must be text without control characters, backslashes, backticks and ${; use a view to rename: "
             f"{shown(name) if isinstance(name, str) else type(name).__name__}"
         )
 
@@ -322,7 +322,7 @@ class Dialect:
         return self.part(name, dtype, column), f"{column} is not null"
 
     def part(self, name: str, dtype: pl.DataType, value: str) -> str:
-        """Return SQL for a value after a letter for its type and its length. Text must already compare bytewise."""
+        """Return SQL for the type letter, length and text of a value. Text must already have a binary collation."""
         letter = part_of_tuple(name, dtype)
         if letter == "d":
             value = self.write("days", self.write("date", value))

@@ -1,4 +1,4 @@
-"""The declaration of a series: each parameter with type, default, bounds, help and SQL word."""
+"""The declaration of a series: the type, default, bounds, help text and SQL name of each parameter."""
 
 from sparsehist.declaration.bounding import Keep, Share
 from sparsehist.declaration.declaration import Declaration

@@ -12,7 +12,7 @@ from sparsehist.noise.family import Norm
 
 @dataclass(frozen=True)
 class Keep(Record):
-    """Count a unit towards at most max_keys of its keys. Their random choice depends only on the rows of this unit.
+    """Count a unit towards at most max_keys of its keys. The random choice depends only on the rows of this unit.
 
     Attributes:
         portable: Whether keys are chosen by SHA-256, so that every engine keeps the same keys for the same salt. The
@@ -85,12 +85,12 @@ class Shares:
         )
 
     def _most_at(self, weight: int) -> int:
-        """Return the largest number of keys at which a unit still has this weight, given in parts of a count."""
+        """Return the largest number of keys for which the weight, in parts of a count, is at least this weight."""
         if self.norm == "l1":
             return self.keys * self.parts // weight
         return self.keys * self.parts**2 // weight**2
 
     def most_at(self) -> list[tuple[int, int]]:
-        """Return each weight, in parts of a count and decreasing, with the largest number of keys that gives it."""
+        """Return pairs of a weight, in parts of a count, and the most keys with this weight, by decreasing weight."""
         largest = {min(self._most_at(weight), self.most_keys): weight for weight in range(1, self.parts + 1)}
         return [(largest[keys], keys) for keys in sorted(largest)]

@@ -35,7 +35,7 @@ def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | 
 
 
 def checked_whole(what: str, number: int, least: int, most: int, *, of: str = "") -> int:
-    """Return a whole number; raise an error unless it is from `least` to `most`. The message contains `of`."""
+    """Return a whole number; raise an error unless it is from `least` to `most`. `of` extends the message."""
     valid = isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
     return checked(valid, f"{what} must be a whole number{of} from {least} to {most}", number, what)
 
@@ -53,7 +53,7 @@ def checked_confidence(confidence: float, what: str = "confidence") -> float:
 
 
 def checked_choice(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Value:
-    """Return the value; raise an error with the allowed values if it is not among them."""
+    """Return the value if it is allowed; otherwise raise an error that lists the allowed values."""
     valid = isinstance(value, type(allowed[0])) and value in allowed
     return checked(valid, f"{what} must be one of {', '.join(map(repr, allowed))}", value, what)
 
@@ -62,9 +62,9 @@ def checked_output(what: str, target: Path, endings: tuple[str, ...]) -> Path:
     """Return the path of an output file; raise an error, before any work is done, if it cannot be written."""
     directory = target.absolute().parent
     if target.suffix not in endings:
-        raise DeclarationError(f"{what}: the file must end in {' or '.join(endings)}, got {str(target)!r}")
+        raise DeclarationError(f"the output file must end in {' or '.join(endings)}: {what} {str(target)!r}")
     if target.is_dir():
-        raise DeclarationError(f"{what}: {str(target)!r} is a directory; name a file in it")
+        raise DeclarationError(f"the output must be a file, not a directory: {what} {str(target)!r}")
     if not directory.is_dir():
         raise NotFoundError(f"there is no directory {str(directory)!r} to write {target.name!r} to")
     if not os.access(directory, os.W_OK):

@@ -196,7 +196,7 @@ class Declaration(Record):
             self._fix("population", self.name)
 
     def _fix_noise(self) -> None:
-        """Store the name of the noise family; refuse an instance that has another sensitivity."""
+        """Store the name of the noise family. Refuse an instance whose sensitivity does not fit this series."""
         noise: Any = self.noise
         name = name_of(noise) if isinstance(noise, Family) else noise
         self._fix("noise", name if isinstance(name, str) else shown(noise))

@@ -35,7 +35,7 @@ class Parameter:
     most: int | None = None
     choices: tuple[Any, ...] = ()  # allowed values
     read: Callable[[Any], Any] | None = None  # converts a given value to its canonical form
-    show: Callable[[Any], str] | None = _for_people  # formats the value for people; None hides it
+    show: Callable[[Any], str] | None = _for_people  # formats the value for people; None if hidden
     option: Any = str  # type of the command-line option; None for no option
     sql: bool = True  # whether SQL accepts the parameter in WITH (…)
     example: str = ""  # an example value in SQL
@@ -90,7 +90,7 @@ class Record:
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Return a function that makes a record from its text, from its only argument, or from a record unchanged."""
+    """Return a function that reads a record of these classes from its text, and returns an instance unchanged."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
     notation = Notation(what, "numbers, texts, True and False", lambda: advice, bare=True)
 

@@ -110,7 +110,7 @@ class Every(Record):
 
     @property
     def unit_period(self) -> str:
-        """Name of the privacy unit if it is a unit in a single period, such as "user-week"."""
+        """Name of the privacy unit "all rows of one unit in one period", such as "user-week"."""
         return f"{USER}-{self.period}"
 
     def per_period(self, n_periods: int) -> int:
@@ -122,7 +122,7 @@ class Every(Record):
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """Return how many periods, the costliest ones, the budget adds up; None for all periods."""
+        """Return for how many periods, the costliest ones, the budget adds up the costs; None for all periods."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:

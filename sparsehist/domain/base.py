@@ -101,15 +101,15 @@ class Domain(abc.ABC):
         return self._keys(rng.integers(0, self.size - 1, size=whole_number("n", n), dtype=np.int64, endpoint=True))
 
     def _index(self, keys: pl.DataFrame) -> IntArray:  # noqa: ARG002
-        """Compute `index`; called only if the domain has fewer than 2**63 cells."""
+        """Implement `index`, which calls this only if the domain has fewer than 2**63 cells."""
         self._refuse()
 
     def _keys(self, indices: IntArray) -> pl.DataFrame:  # noqa: ARG002
-        """Compute `keys`; called only with valid numbers, if the domain has fewer than 2**63 cells."""
+        """Implement `keys`, which calls this only with valid cell numbers."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise DomainError(f"pass domain= with its keys, which cannot be read from {self}", parameter="domain")
+        raise DomainError(f"this domain has no keys to read: pass domain= with keys, not {self}", parameter="domain")
 
     @abc.abstractmethod
     def __str__(self) -> str:
@@ -125,11 +125,11 @@ class Domain(abc.ABC):
         self._require_indexable()
         numbers = noise_array("cells", indices).astype(np.int64, copy=False)
         if numbers.size and (numbers.min() < 0 or numbers.max() >= self.size):
-            raise DomainError(f"cell numbers must be from 0 to size - 1 = {self.size - 1} in {self.describe()}")
+            raise DomainError(f"cell numbers of this domain must be from 0 to {self.size - 1}: {self.describe()}")
         return self._keys(numbers)
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Cast keys of a log, whose dtypes the domain accepts, to canonical dtypes. Rows keep their order."""
+        """Cast keys of a log to canonical dtypes, in the same order. The domain must accept the dtypes of the log."""
         import polars as pl
 
         dtypes = zip(key_names(self.columns), self.dtypes, strict=True)
@@ -147,7 +147,7 @@ class Domain(abc.ABC):
         return f"{self.size:,} keys" if self.size < _READABLE else f"{Decimal(self.size):.3g} keys"
 
     def attachments(self) -> Mapping[str, Catalogue]:
-        """Return, by SHA-256, the catalogues that the text form does not write out; `parse` needs copies of them."""
+        """Return the catalogues that the text form names only by SHA-256, which `parse` reads from copies."""
         return {}
 
     def __repr__(self) -> str:
@@ -160,7 +160,7 @@ class Domain(abc.ABC):
 
     def _require_indexable(self) -> None:
         if self.size >= 2**63:
-            raise DomainError(f"only domains with fewer than 2**63 cells number their cells, not {self.describe()}")
+            raise DomainError(f"cells are numbered only in domains with fewer than 2**63 cells: {self.describe()}")
 
     def _require_writable_size(self) -> None:
         if self.size > GREATEST_SIZE:
@@ -176,7 +176,7 @@ class Domain(abc.ABC):
         Args:
             text: For example ``strings(max_bytes=32)`` or
                 ``product(country=catalogue('DE', 'US'), n=integers(9))``.
-            files: Copies to read instead of catalogue files: paths, keyed by the SHA-256 in the text.
+            files: Paths of copies to read instead of catalogue files, keyed by the SHA-256 in the text.
 
         Raises:
             DomainError: If the text is not a domain; the message says what to write.

@@ -26,7 +26,7 @@ _NOUNS = {"String": "strings", "Date": "dates", "Boolean": "booleans", "Int64": 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.csv', column='url')"):
-    """A domain whose keys are the values of a list or a file. The order of the values matters for equality.
+    """A domain that lists its keys, in memory or in a file. Equal catalogues have equal values in the same order.
 
     Args:
         values: Strings, integers, dates or booleans, all of one type; any iterable, array or series.
@@ -79,7 +79,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
         for key, value in named.items():
             if key not in ("file", "column", "kind", "sha256"):
-                which = f" {shown(key)}" if len(named) <= 4 else ""  # a longer dictionary may be data
+                which = f" {shown(key)}" if len(named) <= 4 else ""  # a long dictionary may be data: do not show it
                 raise DomainError(f"catalogue(): unknown argument{which}; write {cls.example}")
             if not isinstance(value, str):
                 raise DomainError(f"catalogue(): {key} is text, got {shown(value)}")

@@ -72,7 +72,7 @@ def check_series(series: pl.Series, kind: str | None) -> pl.Series:
     if canonical.dtype == pl.String and (empty := canonical == "").any():
         raise DomainError(f"leave empty strings out of the catalogue: there is one at position {_first(empty)}")
     if (repeated := ~canonical.is_first_distinct()).any():
-        raise DomainError(f"the catalogue repeats a value: list {shown(canonical[_first(repeated)])} only once")
+        raise DomainError(f"a value must not occur twice in a catalogue: {shown(canonical[_first(repeated)])}")
     return canonical.alias("value")
 
 
@@ -101,14 +101,14 @@ def _canonical(series: pl.Series) -> pl.Series:
     if dtype in (pl.String, pl.Categorical, pl.Enum):
         return series.cast(pl.String)
     if dtype not in (pl.Date, pl.Boolean):
-        raise DomainError(f"{_ONE_TYPE}; got a column of {dtype}")
+        raise DomainError(f"the column of a catalogue has the dtype {dtype}, but {_ONE_TYPE}")
     return series
 
 
 def _cast(series: pl.Series, kind: str) -> pl.Series:
     """Convert values to the declared kind. They must be text or already of that kind; integers may become strings."""
     if kind not in _KINDS:
-        raise DomainError(f"kind of a catalogue must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
+        raise DomainError(f"the kind of a catalogue must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
     canonical = _canonical(series)
     if canonical.dtype == _KINDS[kind] or (kind == "integer" and canonical.dtype.is_integer()):
         return canonical

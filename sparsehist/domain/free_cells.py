@@ -1,4 +1,4 @@
-"""Draw uniformly from the free cells of a domain, which are not in a given set, without listing the domain."""
+"""Draw uniformly from the cells of a domain that are not yet taken, without listing the domain."""
 
 from __future__ import annotations
 

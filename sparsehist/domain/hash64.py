@@ -52,7 +52,7 @@ class Hash64(Domain, example="hash64()"):
     def of(strings: pl.Series | Sequence[str]) -> pl.Series:
         """Hash each text without a salt: the last 8 bytes of the MD5 of its UTF-8 bytes, as a little-endian integer.
 
-        The same hash as ``md5_number_lower`` of DuckDB.
+        DuckDB computes the same hash with ``md5_number_lower``.
 
         Args:
             strings: A list, or a series of String, Categorical or Enum; shape (n,).

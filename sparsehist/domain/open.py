@@ -54,7 +54,7 @@ class Open(Domain, example="open(delta='1e-6')"):
         types = columns or ("string",)
         for given in types:
             if given not in _TYPES:
-                raise DomainError(f"a key type of open() is one of {tuple(_TYPES)}, got {shown(given)}; {_ADVICE}")
+                raise DomainError(f"key types of open() must be among {tuple(_TYPES)}, not {shown(given)}; {_ADVICE}")
         self._fix(types=types, delta=_read_delta(delta))
 
     @property

@@ -46,7 +46,7 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
         given = {} if components is None else as_mapping("components", components)
         twice = sorted(given.keys() & named.keys())
         if twice:
-            raise DomainError(f"each column of product() must have only one domain, not two as {twice[0]!r}")
+            raise DomainError(f"product() got two domains for the same column {twice[0]!r}")
         given |= named
         if not given:
             raise DomainError(f"product() needs at least one column; write {self.example}")

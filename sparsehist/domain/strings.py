@@ -176,7 +176,7 @@ class _Group(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Tables for numbering strings: groups of characters; by length, the numbers of strings and of shorter ones."""
+    """Tables for numbering strings: character groups, number of strings by length, and cumulative sums of it."""
 
     groups: list[_Group]
     of_length: list[int]
@@ -202,7 +202,7 @@ def _counted(alphabet: str | None, max_bytes: int | None, max_chars: int | None)
 
 
 def _numbers_below(size: int, n: int, *, rng: np.random.Generator) -> list[int]:
-    """Draw n exactly uniform integers from 0 to size − 1. Random bits are rejected if they form a larger number."""
+    """Draw n exactly uniform integers from 0 to size − 1, rejecting random bits that form a larger number."""
     bits = (size - 1).bit_length()
     width = -(-bits // 8) or 1
     found: list[int] = []
@@ -222,7 +222,7 @@ def _read_alphabet(text: str) -> str:
     for character, number in Counter(text).items():
         if number > 1:
             names = ", ".join(_NAMED)
-            raise DomainError(f"alphabet= must not repeat characters, as {character!r} twice; or pass one of {names}")
+            raise DomainError(f"alphabet= must be distinct characters or one of {names}; got {character!r} twice")
         if "\ud800" <= character <= "\udfff":
             raise DomainError(f"alphabet= must be valid text, without the lone surrogate {character!r}")
     return "".join(sorted(text))

@@ -27,7 +27,7 @@ from sparsehist.privacy.levels import Level, as_level, at_least_zero, root, roun
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 MOST_CELLS = 10**7
-# Share of uniform weights in a first hypothesis from a release: updates multiply, so a cell of 0 would stay 0.
+# Uniform share of a first hypothesis that is made from a release: updates multiply, so a 0 would stay 0.
 _UNIFORM = 1 / 16
 # Share of comparisons in the epsilon of an update. The rest is for the answer that is measured.
 _WATCH = Fraction(4, 5)
@@ -158,7 +158,7 @@ class Weighing:
         return math.ceil(3 * self.alpha * present(self.mass))
 
     def noise(self, scale: int) -> DiscreteLaplace:
-        """Return the noise family with the scale `scale * sensitivity / level`, in counts, at each level."""
+        """Return the noise family whose scale, in counts, is `scale * sensitivity / level`."""
         return DiscreteLaplace(sensitivity=scale * self.sensitivity)
 
     def start(self, counts: ArrayLike, release: ArrayLike | None = None, *, rng: Generator) -> MultiplicativeWeights:
@@ -178,14 +178,14 @@ class Weighing:
         first, given = first_guess(self, release), np.asarray(counts)
         if given.shape != (self.cells,) or given.dtype.kind not in "iuf":
             raise DataError(f"counts must be numbers, one for each cell; the number of cells is {self.cells}")
-        true = given.astype(np.float64)  # sums of doubles are exact here, below 2**40
+        true = given.astype(np.float64)  # as doubles, whose sums below 2**40 are exact
         if not (true.min() >= 0 and bool((true == np.rint(true)).all()) and true.sum() < 2.0**40):
             raise DataError("counts must be whole numbers from 0, with a sum below 2**40")
         state = MultiplicativeWeights(self, true, first, np.zeros(self.cells), self.updates, 0.0)
         return replace(state, threshold_noise=state._noise(2, 0, rng=rng))  # noqa: SLF001 - the state's maker
 
     def failure(self, queries: int) -> float:
-        """Bound the probability that at least one of so many answers has an error above the attribute `error`.
+        """Bound the probability that at least one of `queries` answers has an error above the attribute `error`.
 
         The bound holds while updates are left, if the declared mass is correct. A comparison has two integer noises.
         Each is within one count of a Laplace variable coupled to it, so the bound reserves two counts for rounding.
@@ -215,14 +215,14 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
 def verdict(
     guess: float, truth: float, threshold: float, noise: Callable[[], float]
 ) -> Literal["high", "low"] | None:
-    """Compare a guess with the truth plus noise. Return None if the guess is accurate enough."""
+    """Return whether a guess is too "high" or too "low", compared with noise, or None if it is accurate enough."""
     if guess >= threshold + truth - noise():
         return "high"
     return "low" if guess <= truth + noise() - threshold else None
 
 
 def pull(query: FloatArray, *, high: bool) -> FloatArray:
-    """Return 1 for the cells that an update decreases: those in the query if the guess is high, else the others."""
+    """Return 1 for each cell that an update decreases: a cell of the query if the guess is high, else the others."""
     return query if high else 1.0 - query
 
 

@@ -17,10 +17,10 @@ from sparsehist.typing import BoolArray, Generator
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RapporClient:
-    """The RAPPOR client of one person. It draws one report per day, and past reports again if the setting is relaxed.
+    """The RAPPOR client of one person. It draws one report per day and, on request, past reports at a finer setting.
 
-    The report of a day is drawn only once at each setting. All reports at all settings together cost as much as those
-    at the finest setting: its `epsilon()`.
+    The report of a day is drawn only once at each setting. All reports at all settings together cost only as much as
+    those at the finest setting, `setting.epsilon()`.
 
     A client is immutable: each step returns the next one. Save that first (`to_bytes`), then send the report. Two
     copies of a client would draw two reports for one day, and break the promise.
@@ -56,7 +56,7 @@ class RapporClient:
 
     @classmethod
     def start(cls, setting: Rappor, value: str | bytes, cap: Level | None = None, *, rng: Generator) -> RapporClient:
-        """Draw the memo of a value at a first setting. Raise CapExceededError if the setting is above the cap."""
+        """Create a client with a first setting, and draw its memo. Raise CapExceededError if it is above the cap."""
         limit = None if cap is None else float(at_least_zero(cap, "cap"))
         _require_within(limit, setting)
         bits = setting.filter(value)

@@ -124,7 +124,7 @@ class Frequencies(NamedTuple):
 
 
 def frequencies(release: DenseRelease) -> Frequencies:
-    """Estimate how many people truly have each answer. Standard deviations are computed at the estimated numbers.
+    """Estimate the true number of people with each answer. Standard deviations assume that the estimates are true.
 
     If a category occurs c times among n published answers, its estimate is (c - n (1 - kappa) / k) / kappa, where
     kappa = `family.kept(level)`. Pass the release at the finest level: other levels contain no more information.

@@ -56,7 +56,7 @@ class Degradation:
                 unnot1 * unset2 <= unset1 * unnot2
             ),
         }
-        if one.keep < two.keep:  # if they are equal, S is always 0, and S = 1 needs no condition
+        if one.keep < two.keep:  # with equal keep, S is always 0, and S = 1 needs no condition
             needed |= {
                 "(1 - NOT(coarse)) * NOT(fine) <= (1 - SET(coarse)) * SET(fine)": unnot1 * not2 <= unset1 * set2,
                 "SET(coarse) * (1 - SET(fine)) <= NOT(coarse) * (1 - NOT(fine))": set1 * unset2 <= not1 * unnot2,
@@ -65,8 +65,8 @@ class Degradation:
         if failed:
             inequality = failed[0].replace("SET", "one_if_set").replace("NOT", "one_if_not")
             raise DeclarationError(
-                "coarse reports cannot be drawn from fine ones, because an inequality is violated (if one_if_not is "
-                f"1 - one_if_set in both, one_if_set(coarse) <= one_if_set(fine) is enough): it needs {inequality}"
+                "coarse reports cannot be drawn from fine reports. If one_if_not is 1 - one_if_set in both settings, "
+                f"one_if_set(coarse) <= one_if_set(fine) is enough. The general case needs {inequality}"
             )
 
     @property
@@ -90,7 +90,7 @@ class Degradation:
         return (not1 * set2 - set1 * not2) / (set2 - not2), (set1 * set2 - not1 * not2) / (set2 - not2)
 
     def memo_stays(self, *, coarse_is_true: bool) -> Fraction:
-        """Return the probability that the fine memo has the true bit, given whether the coarse memo has it."""
+        """Return the probability that a bit of the fine memo is true, given whether the bit of the coarse memo is."""
         fine, coarse = (1 + self.fine.keep) / 2, (1 + self.coarse.keep) / 2
         return fine * (1 - self.flip) / coarse if coarse_is_true else fine * self.flip / (1 - coarse)
 
@@ -152,7 +152,7 @@ def finer_history(
 
 @lru_cache(maxsize=64)
 def _chances(step: Degradation) -> tuple[list[Fraction], list[Fraction]]:
-    """Return probabilities of a 1: of coarse reports, at fine + 2 S, and of fine ones, at coarse + 2 memo + 4 S."""
+    """Return lists: P(coarse report = 1) at index fine + 2 S, and P(fine report = 1) at coarse + 2 memo + 4 S."""
     u, v = step.one_after_one, step.one_after_zero
     coarse = [v[0], u[0], v[1], u[1]]
     cases = product((0, 1), repeat=3)

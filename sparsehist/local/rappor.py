@@ -69,10 +69,10 @@ class Rappor:
             raise DeclarationError(f"a setting needs one_if_not < one_if_set <= 1, got {got}")
 
     def epsilon(self, reports: int | None = None) -> float:
-        """Compute the epsilon of r reports of a person, whose value may change. None means any number of reports.
+        """Compute the epsilon of several reports of a person whose value may change; None for any number of reports.
 
         If the value changes, up to `hashes` bits of the filter change from 1 to 0, and as many from 0 to 1. For each
-        bit, r ones or r zeros have the largest ratio of probabilities. Only the final logarithms are rounded.
+        bit, reports of only 1 or only 0 have the largest ratio of probabilities. Only final logarithms are rounded.
         """
         rare = (1 - self.keep) / 2
         if reports is None:
@@ -123,7 +123,7 @@ class Rappor:
 
 
 def flip(chances: Sequence[Fraction], which: NDArray[np.integer], *, rng: Generator) -> BoolArray:
-    """Flip a coin for each entry of `which`, an index into `chances`, with exactly this probability."""
+    """Flip a coin for each entry of `which`. Heads have exactly the probability in `chances` at this index."""
     scaled = [chance * 2**_BITS for chance in chances]
     words, limits = rng.integers(0, 2**_BITS, which.shape), np.array([int(each) for each in scaled], np.int64)[which]
     heads: BoolArray = words < limits

@@ -26,7 +26,7 @@ BAD = [
     (lambda: Strings(max_bytes=1800).index(pl.DataFrame({"key_0": ["a"]})), r"fewer than 2\*\*63 cells"),
     (lambda: Hash64.of(pl.Series([1])), "hashes text: .* dtype Int64"),
     (lambda: Catalogue([]), "empty: it needs at least one value"),
-    (lambda: Catalogue(["a", "b", "a"]), "list 'a' only once"),
+    (lambda: Catalogue(["a", "b", "a"]), "must not occur twice in a catalogue: 'a'"),
     (lambda: Catalogue(["a", None]), "nulls .* at position 1"),
     (lambda: Catalogue([2**64]), "must fit in 64 bits"),
     (lambda: Catalogue(["2014-13-01"], kind="date"), "cannot be read as kind 'date': '2014-13-01'"),
@@ -35,7 +35,7 @@ BAD = [
     (parsed("catalogue('a' 'b')"), "side by side; put a comma"),
     (parsed("(" * 5000), "cannot read the domain"),
     (parsed("integers(0x1" + "0" * 5000 + ")"), "over 60 digits"),
-    (parsed("catalogue('" + "a" * 5000 + "', '" + "a" * 5000 + "')"), "only once"),
+    (parsed("catalogue('" + "a" * 5000 + "', '" + "a" * 5000 + "')"), "must not occur twice"),
 ]
 
 

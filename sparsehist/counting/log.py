@@ -129,7 +129,7 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
         if not isinstance(failure, _FAILURES) or isinstance(failure, (SparsehistError, MemoryError)):
             return
         error = self._error_of(failure) or _explained(failure, self._label, self._log)
-        del failure, trace  # debuggers show local variables: these contain the engine's message
+        del failure, trace  # debuggers would show the engine's message, which these variables contain
         raise_alone(error)
 
 

@@ -105,7 +105,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
 
 
 def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
-    """Convert doubles to whole steps, Int32: the most steps whose nearest float of type `exact` is not too large.
+    """Convert doubles to Int32 steps: as many as possible, if their nearest float (of type `exact`) is not larger.
 
     This uses numpy, because Polars divides by multiplying with the inverse, which rounds twice.
     """

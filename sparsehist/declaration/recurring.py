@@ -122,7 +122,7 @@ class Every(Record):
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """Return for how many periods, the costliest ones, the budget adds up the costs; None for all periods."""
+        """Return the number of periods whose costs the budget adds up, starting with the costliest; None for all."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:

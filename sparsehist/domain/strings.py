@@ -176,7 +176,7 @@ class _Group(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Tables for numbering strings: character groups, number of strings by length, and cumulative sums of it."""
+    """Tables for numbering strings: character groups, numbers of strings by length, and their cumulative sums."""
 
     groups: list[_Group]
     of_length: list[int]

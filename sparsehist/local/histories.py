@@ -104,7 +104,7 @@ class Degradation:
 
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw a memo from the Bloom filter of a value, only once per person. Both are secret; shape (..., bits)."""
+    """Draw the memo of a person from the Bloom filter of the value, only once. Shape (..., bits), both secret."""
     rare = (1 - setting.keep) / 2
     return flip((rare, 1 - rare), true_bits.view(np.int8), rng=rng)
 

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LARGEST_THRESHOLD = 2.0**48
-# A round can draw 2**31 cells. At most half may be false keys, so that true counts never make a round fail.
+# A round can draw 2**31 cells. Only half may be false keys, so that true counts never make a round exceed 2**31.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their distribution in total variation"
 DEFAULT_FALSE_KEYS = 0.01
 """Expected false keys. Compared with 1, the threshold is 1.5 % higher for strings of 32 bytes, 47 % for 294 keys."""
-# Limits within which a count plus noise on the grid fits the 53 bits of a double.
-# Beyond these limits, noisy counts would be rounded again, and this would reveal differences between counts.
+# Within these limits of count and standard deviation, a count plus noise on the grid fits the 53 bits of a double.
+# Beyond them, noisy counts would be rounded a second time, which would reveal differences between counts.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 _LEAST_SUM_STD, _LARGEST_SUM_STD = 2.0**-2, 2.0**46
@@ -99,7 +99,7 @@ class MeasureSums:
 
 
 def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Level]) -> dict[str, Level]:
-    """Return the level of each measure, from one level for all, a mapping or text such as `price=0.5, events=1/3`."""
+    """Return a dict from measure to level; `level` is one level for all, a mapping or text such as `a=0.5, b=1/3`."""
     names = [measure.name for measure in measures]
     pairs: list[tuple[str, Level]] = []
     if isinstance(level, Mapping):
@@ -112,7 +112,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
     levels = dict(pairs)
     if not levels or len(levels) < len(pairs) or not levels.keys() <= set(names):
         raise DeclarationError(
-            f"measures= must be one level for all measures, or levels of measures by name; measures of the series: "
+            f"measures= must be one level for all measures, or a level for each of several; measures of the series: "
             f"{', '.join(names) or 'none'}; got {shown(level)}",
             parameter="measures",
         )
@@ -194,7 +194,7 @@ def _within(
 def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
     """Return the metadata of a release of cells, including its threshold.
 
-    `past` has each level that was released before, with the lowest effective threshold used at that level.
+    `past` has a pair for each level that was released before: the level, and its lowest effective threshold.
     """
     family, level = declaration.family_in_units, present(request.level)
 
@@ -221,9 +221,9 @@ def parameters_at(
 ) -> dict[str, Any]:
     """Return the metadata of a release of cells, or of one step of a running series, as keyword arguments.
 
-    `point` is the step (0 for cells) and level; `past` has point, noise and lowest effective threshold of each
-    earlier release. Noise is in parts of a count. `still_lazy` takes an effective threshold. It returns None unless
-    all empty cells would have to be drawn, else the largest P[noise > threshold] that avoids this.
+    `point` is the step (0 for a release of cells) and the level. `past` has the point, noise family and lowest
+    effective threshold of each earlier release. Noise is in parts of a count. `still_lazy` returns None, or if an
+    effective threshold would make the round draw all empty cells, the largest P[noise > threshold] that does not.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
     check_std(std, _LEAST_STD, _LARGEST_STD, "counts")
@@ -388,7 +388,7 @@ def _ratio_limits(
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Return means per event, or nothing if `columns` has no `events_sum`; a mean is NaN if that sum is at most 0."""
+    """Return means per event; a mean is NaN if `events_sum` is at most 0. Without `events_sum`, return nothing."""
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}

@@ -234,7 +234,7 @@ def _untracked_groups(
 def _assign_cells(
     files: SeriesFiles, n_taken: IntArray, new: NewlyTracked, counts: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the positions in the counts file (-1 for empty cells) and the true counts of newly tracked cells.
+    """Return, for each newly tracked cell, its position in the counts file (-1 if empty) and its true count.
 
     Cells with equal counts form a group, are stored in uniformly random order, and are tracked in this order. So the
     next cells of a group are a uniform choice among its untracked cells.
@@ -242,7 +242,7 @@ def _assign_cells(
     count, start, _ = files.groups
     counted = counts > 0
     of_file = np.searchsorted(count, counts[counted])
-    # Per group: offset from the index in `new` to the position in the file.
+    # Per group: offset from the index in `new` to the position in the counts file.
     ahead = np.searchsorted(new.group, np.arange(counts.size))
     ahead[counted] = start[of_file] + n_taken[of_file] - ahead[counted]
     of_group = counts[new.group]

@@ -67,10 +67,10 @@ def counted_into(
     declaration: Declaration,
     counting: Counting | None = None,
     *,
-    if_exists: str = "error",  # or "reuse", or "resume" (reuse, even if the source cannot be compared)
+    if_exists: str = "error",  # "error", "reuse", or "resume", which reuses even if the source cannot be compared
     is_bounded: bool = False,  # True for `Counts` that this package has bounded for the declared unit
     choose: PairsChosen | None = None,
-    check: Callable[[State], None] | None = None,  # raises an error if the input of `choose` has changed
+    check: Callable[[State], None] | None = None,  # refuses to commit if the input of `choose` has changed
 ) -> SeriesRecord:
     """Count a log into a new series, or return the existing series if it is equal; create the store if needed."""
     declaration, counting = with_source(declaration, source), counting or Counting()

@@ -150,7 +150,7 @@ def planned_rounds(
     name: str = "discovery",
     **declared: Any,
 ) -> list[Round]:
-    """Check the parameters of `discover_keys`, and return its rounds; `declared` has further fields of the series."""
+    """Check the parameters of `discover_keys` and return the rounds; `declared` has further fields of the series."""
     checked_whole("rounds", rounds, 1, _MOST_ROUNDS)
     if not isinstance(key, str):
         raise DeclarationError(f"key must name one column, got {shown(key)}")

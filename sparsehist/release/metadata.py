@@ -23,7 +23,7 @@ from sparsehist.privacy.levels import in_prose
 
 @dataclass(frozen=True)
 class Request:
-    """The requested parameters of a release. If the release exists, None matches any stored value.
+    """The requested parameters of a release. If the release exists, a field that is None matches any stored value.
 
     `goal` is an (epsilon, delta) requested instead of a level. `open_room` is the delta that the budget and the goal
     leave for open domains, or None if neither limits this delta.
@@ -55,7 +55,7 @@ class Request:
 def level_fields(
     level: Level | EpsilonDelta | None, epsilon: Level | None = None, delta: Level | None = None
 ) -> dict[str, Any]:
-    """Return the fields `level` and `goal` of a request, at most one of them set, from the caller's parameters."""
+    """Return the fields `level` and `goal` of a request from the caller's parameters; at least one field is None."""
     if epsilon is not None or delta is not None:
         if level is not None or epsilon is None:
             wrong = "give level= or epsilon= with delta=, not both" if level is not None else "delta= needs epsilon="
@@ -88,7 +88,7 @@ class Metadata:
     name: str
     level: str
     std: float  # standard deviation of the noise of a cell, or root mean square over answers; in counts
-    grid: float  # step of the grid, in counts; published numbers are its multiples
+    grid: float  # step of the grid, in counts; published numbers are multiples of this step
     threshold: float | None  # threshold in counts; None if every cell or answer is published
     numerical_slack: float  # bound on the total variation distance from the stated distribution
     guarantee: str = ""  # in words
@@ -132,15 +132,15 @@ class CellMetadata(Metadata):
     kind = "cells"
 
     noise_mean: float  # in counts
-    effective_threshold: float  # threshold on count plus unrounded noise: a cell is published above it
+    effective_threshold: float  # a cell is published if its count plus unrounded noise is above this threshold
     false_keys: float | None  # expected false keys, as requested or by default; None if a threshold was requested
     expected_false_keys: float  # expected number of empty cells that are published
     delta_share: float | None = None  # delta that this release may spend in an open domain, requested or by default
     delta_infinity: float | None = None  # delta that this and all earlier releases spend in an open domain
     delta_remaining: float | None = None
-    counts: str | None = None  # what a count means, unless it is a number of units
-    measure_levels: dict[str, str] | None = None  # level by measure, charged in addition to the level of the counts
-    measure_stds: dict[str, float] | None = None  # std of the noise of sums by measure, in units of the column
+    counts: str | None = None  # what a count means; None if it is a number of units
+    measure_levels: dict[str, str] | None = None  # level of each measure, charged in addition to the level of counts
+    measure_stds: dict[str, float] | None = None  # standard deviation of each measure's sums, in the column's unit
 
     @property
     def delta_spent(self) -> float:
@@ -158,7 +158,7 @@ class RunningMetadata(CellMetadata):
 
     kind = "running"
 
-    step: int  # number of the released step, from 1; each unit up to this step counts once per key
+    step: int  # number of the released step, from 1; a count covers all steps up to this step
 
     @property
     def family(self) -> Family:
@@ -202,7 +202,7 @@ _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float | int, "None": 
 
 
 def read_metadata(stored: Mapping[str, Any]) -> _Known:
-    """Read metadata in the form of `as_dict` from an untrusted file: open and import nothing that it names."""
+    """Read metadata, as `as_dict` writes it, from an untrusted file; nothing that it names is opened or imported."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     values: dict[str, Any] = {}
     for each in fields(record):
@@ -227,7 +227,7 @@ def _read_declaration(stored: Any) -> Declaration:
 
 
 def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
-    """Return the public parameters of a series as rows of a name and a value, for display."""
+    """Return the public parameters of a series as (name, value) rows for display."""
     counts = [] if declared.unit else [("unit", "counts bounded elsewhere")]
     return [*counts, *parameter_rows(declared), *([("guarantee", declared.rests_on)] if declared.rests_on else [])]
 
@@ -241,7 +241,7 @@ def level_in_words(metadata: Metadata) -> str:
 
 
 def release_rows(metadata: Metadata) -> list[tuple[str, str]]:
-    """Return the parameters needed to interpret a count or an answer, as rows of a name and a value."""
+    """Return the parameters needed to interpret a count or an answer, as (name, value) rows."""
     guarantee = metadata.guarantee.replace("numerical_slack", f"a numerical slack of {metadata.numerical_slack:.1g}")
     rows = [("level", level_in_words(metadata)), ("guarantee", guarantee)]
     std = f"{metadata.noise}, standard deviation{{}} {metadata.std:.4g} units"

@@ -70,8 +70,8 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
         clashes = [taken_name for taken_name in taken if taken_name == name or every.names(name, taken_name)]
         if clashes or _in_use(ledger, name):
             raise NameTakenError(
-                "the name of the periodic series, or of one of its periods, is taken: use another name; "
-                f"{home!r} already has a series or population {(clashes or [name])[0]!r}"
+                "use another name: the name of the periodic series, or of one of its periods, is taken by the series "
+                f"or population {(clashes or [name])[0]!r} of {home!r}"
             )
         if limit is not None:
             state.declare("set budget", population=name, details=limit.as_json())
@@ -87,8 +87,8 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
         state.drop_series(name, reason=reason)
     elif _in_use(ledger, name):
         raise RefusedError(
-            f"{name!r} is a periodic series, which can be dropped only if it has no periods and none was released: "
-            "drop its periods instead, each by the name of its series"
+            f"{name!r} is a periodic series, which can be dropped only if it has no periods and no period was ever "
+            "released: drop each period by the name of its series instead"
         )
     else:
         state.declare("drop periods", population=name, reason=reason)
@@ -178,18 +178,18 @@ def finish_periods(home: Home, name: str) -> None:
 
 
 def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesRecord]) -> tuple[pl.DataFrame, str]:
-    """Return the units that already count in `most_periods` periods, and the kind of the earlier units. Secret.
+    """Return the units that already count in `most_periods` periods, and the data type of earlier units. Secret.
 
-    Each period stores a list of its units, as secret as the log, in the directory of its series.
+    Each period stores a list of its units in the directory of its series. The list is as secret as the log.
     """
     gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(periodic.name))
     if gone or any(_units_of(record) is None for record in records):
         raise RefusedError(
-            f"nothing more can be added to {periodic.name!r}: the record of which units counted in its periods was "
-            "erased, by finish() or by dropping a released period"
+            f"nothing more can be added to {periodic.name!r}: the record of which units counted in earlier "
+            "periods was erased, by finish() or by dropping a released period"
         )
     lists = [read_frame(record.directory, present(_units_of(record))) for record in records]
-    lists = [units for units in lists if units.height]  # a period without units has no kind of units
+    lists = [units for units in lists if units.height]  # without units, their data type is unknown
     if not lists:
         return pl.DataFrame(), ""
     counted = pl.concat([units.rename({units.columns[0]: "unit"}) for units in lists]).group_by("unit").len()
@@ -202,8 +202,8 @@ def _count_in_period(
 ) -> tuple[pl.DataFrame, dict[str, bytes]]:
     """Return the pairs of unit and key that count in a period, and the content of a file with their units.
 
-    The file has one column, named after the kind of units. Whether a unit counts depends only on the earlier periods
-    in which this unit counted.
+    The file has one column, named after the data type of the units. Whether a unit counts depends only on the earlier
+    periods in which this unit counted.
     """
     units, kind = comparable_units(pairs["unit"], present(periodic.unit))
     pairs, kind = pairs.with_columns(units.alias("unit")), kind_of_all(earlier_kind, kind, "periods")
@@ -231,12 +231,12 @@ def _units_of(record: SeriesRecord) -> RegisteredFile | None:
 
 
 def names_of_period(periodic: Declaration, named: str | date) -> tuple[str, str]:
-    """Return a period, such as "2026-W12", and the name of its series, from the period or a date in the period."""
+    """Return the label of a period, such as "2026-W12", and the name of its series; `named` is a label or a date."""
     kind, day = present(periodic.every).period, named
     if isinstance(named, str) and (kind == "week" or "W" not in named.upper()):
         text = f"{named}-01" if kind == "month" and re.fullmatch(r"\d{4}-\d\d", named) else named.upper()
         with suppress(ValueError):
-            day = date.fromisoformat(text)  # the date of a week is its Monday
+            day = date.fromisoformat(text)  # for a week, this is its Monday
     if not isinstance(day, date) or isinstance(day, datetime):
         raise DeclarationError(f"period must be a {kind} such as {_EXAMPLES[kind]}; got {shown(named)}")
     label = day.strftime(_FORMATS[kind])

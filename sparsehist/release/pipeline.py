@@ -1,4 +1,4 @@
-"""Make a release of any kind: return it if it exists, else check, fix public parameters, draw noise and commit.
+"""Return an existing release of any kind, or make it: check the request, fix public parameters, draw and commit.
 
 Each kind of release (cells, workloads, running counts, …) has two classes: a `Request` with the caller's parameters,
 and a `NoisePath` that draws and reads noise. Plans and dry runs compute levels and costs with the same functions as a
@@ -143,7 +143,7 @@ def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]
 
 
 def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:
-    """Return the ledger for checking a release; it leaves out other series if no limit applies."""
+    """Return the ledger for checking a release; if no limit applies, the ledger contains only this series."""
     limits = Limits(state.events(limits=True))
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
     if not whole and declaration.period is None and limited == (None, None):
@@ -154,7 +154,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the cost of all periods after a release, in words and as metadata; both are empty without periods."""
+    """Return the cost of all periods after a release, in words and as metadata; empty outside periodic series."""
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:
@@ -198,14 +198,14 @@ def prepared(
         )
         if added > float(split.open) * (1 + 1e-9):
             raise BudgetExceededError(
-                "this threshold needs more delta for open domains than is set aside for that: give no threshold, or "
+                "this threshold needs more delta for open domains than is set aside for them: give no threshold, or "
                 f"a smaller open_delta. Nothing was spent; {added:.6g} exceeds {float(split.open):.6g} of {goal}"
             )
     return request, public, (release, *(Spending(series_id, at, name) for name, at in request.beside))
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
-    """Return the largest level that meets an (epsilon, delta) with the part of delta that is set aside for noise.
+    """Return the largest level that meets the epsilon of `goal` with the part of its delta set aside for noise.
 
     The level is rounded down to 12 digits. It is computed with the route and the split of delta of the population's
     budget, if any, so that an unused budget of the same (epsilon, delta) allows the level.
@@ -252,7 +252,7 @@ def release(locked: LockedSeries, request: Request, open_path: Opener) -> Releas
     check_release(state, ledger, *spends, path_id=path.path_id, name=request.name)
     # Compute the guarantee last, because this may take longer than all checks.
     periods, of_periods = of_all_periods(ledger, declaration, spends)
-    declared = metadata.declaration  # for a running series, `source` covers the released steps
+    declared = metadata.declaration  # for a running series, `source` covers the steps up to the released step
     guarantee = (_guarantee(path, request, metadata), periods, declared.rests_on, declared.neighbours)
     # Read the clock before drawing, because the duration of drawing depends on secrets.
     metadata = replace(
@@ -278,7 +278,7 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
     """Return the guarantee of a release in words, with the (epsilon, delta) that was requested, if any."""
     if request.goal is None:
         return path.statement(request, metadata)
-    # A rounded-up level states a weaker guarantee, which also holds. Noise without a currency needs the exact level.
+    # State the level rounded up, since a weaker guarantee also holds. Noise without a currency needs the exact level.
     level = present(request.level)
     rounded = in_prose(level) if metadata.declaration.family.currency != "none" else level
     counts = " of the counts" if request.beside else ""

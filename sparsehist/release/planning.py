@@ -264,7 +264,7 @@ def _count_rows(metadata: CellMetadata, counts: Sequence[int]) -> Iterator[dict[
 
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
-    """Return the cost columns of a plan for one release; `adds` is exact text, "0" if a finer level was released."""
+    """Return the cost columns of a plan for one release; `adds` is the added cost as text, "0" if there is none."""
     population = ledger.accounts[spends[0].series_id].population
     try:
         ledger.check(*spends)

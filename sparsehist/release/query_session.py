@@ -234,7 +234,7 @@ class QuerySession:
         """Open a session; `Series.interactive` is the public function for this."""
         self._home, self._declaration, self._series_id, self.name = home, declaration, series_id, request.name
         self._lock = threading.Lock()
-        self._updates: dict[bytes, Update] = {}  # by packed predicate, in the order of measurement
+        self._updates: dict[bytes, Update] = {}  # from packed predicate to update, in the order of measurement
         self._pending: Update | None = None
         domain, counts = declaration.domain, np.zeros(declaration.domain.size)
         self._keys = domain.keys(np.arange(domain.size, dtype=np.int64))
@@ -264,7 +264,7 @@ class QuerySession:
 
     @property
     def updates_left(self) -> int:
-        """Number of answers that could still be measured after the last call."""
+        """Number of answers that the session could still measure after the last call."""
         return self._state.updates_left
 
     @property

@@ -235,7 +235,7 @@ class Release(AnyRelease):
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Add the columns that `solve` computes from the distribution of published counts, and `further` columns."""
+        """Add the columns `further`, and columns that `solve` computes from the distribution of published counts."""
         public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():

@@ -60,7 +60,7 @@ class RunningPath(NoisePath):
 
     @property
     def past(self) -> PastPoints:
-        """Step (from 0), level and lowest effective threshold of the earlier releases."""
+        """Step (from 0), level and lowest effective threshold of each earlier release."""
         return self.locked.state.past_points(self.locked.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
@@ -119,7 +119,7 @@ class RunningPath(NoisePath):
             threshold=metadata.effective_threshold,
             level_noise=None if point in past.points else drawn.tracked,
             positions=positions,
-            counts=np.zeros(positions.size, np.int64),  # not used: true counts are in the files of steps
+            counts=np.zeros(positions.size, np.int64),  # placeholders: true counts are in the files of steps
             empty_keys=fresh,
             paths=dict(zip(history.points, drawn.paths, strict=True)),
             step=point.step,

@@ -40,9 +40,9 @@ _MOST_KEYS = 2**32 - 1
 
 
 def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
-    """Return units as whole numbers or text, with their kind; units of different kinds cannot be compared.
+    """Return units as whole numbers or text, and their data type in words; different types cannot be compared.
 
-    Units that several columns name arrive as text. The kind is "" if there are no units.
+    Units that several columns identify are text already. The data type is "" if there are no units.
     """
     dtype = units.dtype
     if dtype in _WHOLE or dtype.is_temporal():
@@ -56,7 +56,7 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
 
 
 def kind_of_all(earlier: str, kind: str, before: str) -> str:
-    """Return the common kind of earlier and new units, "" if there are none; `before` is "steps" or "periods"."""
+    """Return the data type of earlier and new units, "" if there are none; `before` is "steps" or "periods"."""
     if earlier and kind and kind != earlier:
         raise DataError(
             f"units cannot be compared: cast the column to one type; earlier {before} have {earlier}, this has {kind}"
@@ -80,8 +80,8 @@ def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
 class StepPairs:
     """The distinct pairs of unit and key in the log of a step. Secret.
 
-    `pairs` has the columns row (index in `units`), code (index in `keys`) and order (a hash; if a unit has too many
-    keys, the smallest hashes count). `digest` is a keyed hash of the set of pairs.
+    `pairs` has the columns row (index in `units`), code (index in `keys`) and order (a hash; a unit with too many
+    keys keeps those with the smallest hashes). `digest` is a keyed hash of the set of pairs.
     """
 
     pairs: pl.DataFrame
@@ -164,14 +164,14 @@ class StepFiles:
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
-        """Return the pairs of these units that counted at earlier steps: index of the unit and number of the key."""
-        if self._pairs is None or not units.len():  # without units, their type is unknown
+        """Return the keys that these units counted towards so far: columns row (index in `units`), key (number)."""
+        if self._pairs is None or not units.len():  # without units, their data type is unknown
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")
 
     def counts_at(self, steps: Sequence[int], some: IntArray) -> IntArray:
-        """Return the running counts of the keys with the numbers `some` at ascending steps; shape (steps, keys)."""
+        """Return running counts at ascending steps, of the keys with the given numbers; shape (steps, keys)."""
         column = np.full(self.all_keys.height, -1, np.int64)
         column[some] = np.arange(some.size)
         counts = np.zeros((len(steps), some.size), np.int64)
@@ -202,7 +202,7 @@ class StepFiles:
 def append_step(
     home: Home, declaration: Declaration, series_id: str, source: object, step: int, counting: Counting | None = None
 ) -> bool:
-    """Append a step (numbered from 1) and return True, or return False if the same step was appended before."""
+    """Append a step (numbered from 1) and return True, or return False if it was appended before with equal pairs."""
     counting = counting or Counting()
     if isinstance(source, Counts):
         raise DeclarationError(

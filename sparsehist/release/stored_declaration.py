@@ -21,7 +21,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
 
 
 def check_equal_declaration(series: str, existing: Declaration, declared: Declaration, if_exists: str) -> None:
-    """Raise an error that begins with `series`, unless reuse is allowed and the declarations are equal."""
+    """Raise an error unless reuse is allowed and the declarations are equal; `series` is the start of the message."""
     stored = existing.as_json()
     differing = [name for name in declared.differing(stored) if name != "name"]
     words = ", ".join(f"{name}={stored.get(name)!r}" for name in differing)
@@ -35,7 +35,7 @@ def check_equal_declaration(series: str, existing: Declaration, declared: Declar
 
 
 def catalogue_files(domain: Domain) -> dict[str, bytes]:
-    """Return the content of files by name, for catalogues that are too long for the text of the domain."""
+    """Return a dict from file name to content, for catalogues that are too long for the text of the domain."""
     content = {}
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()

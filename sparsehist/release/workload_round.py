@@ -59,7 +59,7 @@ from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 _ROWS = ".rows"
 # Within these limits of the standard deviation, answers on the grid fit the 53 bits of a double.
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**40
-# Largest ratio of standard deviations of answers, because one grid, chosen for the least, must fit all answers.
+# Largest ratio of the standard deviations of answers: one grid, chosen for the smallest, must fit all answers.
 _FARTHEST = 2.0**30
 # Keys are not numbered if a column has this many possible values or more, as most text columns do.
 _NUMBERED = 2**63
@@ -149,7 +149,7 @@ class WorkloadPath(NoisePath):
         return f"{self._family.statement(present(request.level))}; {LAZILY}"
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of a release, compute the noisy answers, and write these to a file of the round."""
+        """Draw the noise of a release, compute the noisy answers, and write the answers to a file of the round."""
         state, level, family = self.locked.state, present(request.level), self._family
         neighbours = self.neighbours(level, state_size(family, self.strategy))
         noise = neighbours.get(level)
@@ -228,7 +228,7 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.most_touched) if in_l2 else strategy.l1(declaration.most_touched)
     if not strategy.workload.explicit:
-        cells = np.array([0, strategy.workload.n_cells // 2])  # cells with extreme scales; one has the least variance
+        cells = np.array([0, strategy.workload.n_cells // 2])  # one of these two cells has the least variance
         return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
     variance = strategy.variance()
     nonzero = variance[variance > 0]
@@ -250,7 +250,7 @@ def workload_metadata(
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, by_cell = noise_std * math.sqrt(price.least), cell_grid(strategy, noise_std)
-    added = (std,) if by_cell is None else (std, noise_std)  # single cells have noise too
+    added = (std,) if by_cell is None else (std, noise_std)  # check the noise of single cells too
     check_std(std if std < _LEAST_STD else max(added), _LEAST_STD, _LARGEST_STD, "counts")
     return WorkloadMetadata(
         declaration=declaration,
@@ -271,7 +271,7 @@ def workload_metadata(
 
 
 def open_path(locked: LockedSeries, request: WorkloadRequest) -> WorkloadPath:
-    """Return the noise path of a release or of a workload; "auto" keeps the strategy of earlier releases."""
+    """Return the noise path of the requested release or workload; "auto" keeps the strategy of earlier releases."""
     record = locked.state.release_named(locked.record, request.name)
     for path in locked.record.paths:
         same = path.kind == "workload" and path.workload == str(request.workload) and request.strategy == AUTO
@@ -341,7 +341,7 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Return the noise family of the measurements R·x: that of the series, with the sensitivity of the strategy."""
+    """Return the noise family of the measurements R·x: the family of the series, with the strategy's sensitivity."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
             "integer noise needs a strategy with whole weights: use strategy='auto', which chooses one; got "
@@ -367,7 +367,7 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
 def slack_of(
     family: Family, strategy: Strategy, level: Level, touched: int, *, least: float, past: Sequence[Level]
 ) -> float:
-    """Return the numerical slack of a workload release, from its noisy cells if these are rounded, else its answers.
+    """Return the numerical slack of a workload release, which is that of cells if they are rounded, else of answers.
 
     `least` is the least variance of an answer if Z has variance 1; `past` has the levels released on this path.
     """
@@ -410,7 +410,7 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return the random generator for rounding at one level; it is independent of the noise and always the same."""
+    """Return the random generator for rounding at one level. It is independent of the noise and always the same."""
     text = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))
@@ -426,7 +426,7 @@ def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload, name: str = AUTO) -> Strategy:
-    """Return the strategy with this name; "auto" is the one with the smallest mean error that the noise allows."""
+    """Return the strategy with this name, or for "auto" the strategy with the smallest mean error for this noise."""
     if name != AUTO:
         return strategy_named(name, workload)
     return choose(workload, declaration.most_touched, **_kind_of_noise(declaration))

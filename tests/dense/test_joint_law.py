@@ -37,7 +37,7 @@ def noise_at(family, order, seal_before=None):
 
 
 def check(family, order, seal_before):
-    """Check the joint distribution of the noise, and that a level taken from another vector is rejected."""
+    """Check the joint distribution of the noise, and that noise of another vector at one level is rejected."""
     noise = noise_at(family, order, seal_before)
     assert_consistent(joint_p_value(family, noise), repr(family))
     assert_detected(joint_p_value(family, noise | noise_at(family, order[:1])), "a level of another path")
@@ -51,7 +51,7 @@ def test_gaussian_releases_are_one_brownian_path(seal_before):
 
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_laplace_releases_have_the_law_and_the_stillness_of_one_path(seal_before):
-    """Laplace releases at four levels have the exact joint distribution, including the probability of equal noise."""
+    """Laplace noise at four levels has the exact joint distribution, including the probability of equal values."""
     check(Laplace(), REAL_ORDER, seal_before)
 
 

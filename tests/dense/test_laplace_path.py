@@ -33,7 +33,7 @@ WAYS = ("whole", "extended both ways", "extended twice to finer")
 
 @pytest.fixture(scope="module")
 def paths():
-    """Return Laplace noise paths over levels 0.2 to 3, drawn at once or extended from a shorter interval."""
+    """Return Laplace noise paths over levels 0.2 to 3, drawn at once or extended from fewer levels."""
     whole = sample_laplace_path(SIZE, "0.2", 3, sensitivity=SENSITIVITY, rng=entropy.seeded(8002))
     middle = sample_laplace_path(SIZE, "0.5", 1, sensitivity=SENSITIVITY, rng=entropy.seeded(8003))
     both = middle.extend(3, rng=entropy.seeded(8004)).extend("0.2", rng=entropy.seeded(8005))
@@ -44,7 +44,7 @@ def paths():
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_path_has_the_joint_law_at_any_levels(paths, how):
-    """A Laplace path at four levels has the exact joint distribution, including the probability of equal noise."""
+    """A Laplace path at four levels has the exact joint distribution, including the probability of equal values."""
     assert_consistent(p_value({level: paths[how].evaluate(level) for level in LEVELS}), how)
 
 
@@ -63,7 +63,7 @@ def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
 
 
 def test_wrong_paths_are_seen(paths):
-    """Negative control: noise with missing jumps, a level of another path, or a scale 5 % off is rejected."""
+    """Negative control: missing jumps, noise of another path at one level, and a scale 5 % off are rejected."""
     noise = {level: paths["whole"].evaluate(level) for level in LEVELS}
     other = paths["extended both ways"].evaluate("1.3")
     assert_detected(p_value(noise | {"1.3": other}), "another path")

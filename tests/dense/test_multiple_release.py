@@ -29,7 +29,7 @@ from sparsehist.errors import (
 )
 from sparsehist.noise import DiscreteLaplace, Exponential, Gaussian, Laplace, Poisson
 
-# longer than one chunk, and not a multiple of the chunk size
+# A vector longer than one chunk, whose length is not a multiple of the chunk size.
 TRUTH = np.arange(70_001) % 321
 LEVELS = ("1e-6", "0.001", "1/3", "0.4", "0.4000001", "2", "17", "500")
 FAMILIES = (Gaussian(sensitivity=3.0), Laplace(), DiscreteLaplace(sensitivity=2), Poisson())

@@ -1,4 +1,4 @@
-"""Tests that post-processing steps compute their function exactly and are recorded in the metadata."""
+"""Tests that post-processing steps give exact results and are recorded in the metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUES = np.array([-2.5, -0.5, 0.0, 0.5, 1.5, 1.75])
 
 
 def test_steps_do_what_they_say():
-    """`threshold`, `clip_negative` and `scale` compute their function and leave the given array unchanged."""
+    """`threshold`, `clip_negative` and `scale` return the exact result and leave the given array unchanged."""
     before = VALUES.copy()
     assert threshold(1.5).apply(VALUES).tolist() == [0, 0, 0, 0, 0, 1.75]
     assert clip_negative().apply(VALUES).tolist() == [0, 0, 0, 0.5, 1.5, 1.75]

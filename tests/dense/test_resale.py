@@ -44,7 +44,7 @@ def test_two_children_follow_their_joint_law():
 
 
 def tree(family):
-    """Return releases by name: two of one vector, two resales of the finer release, and a resale of a resale."""
+    """Return a dict of releases: two of one vector, two resales of the finer release, and a resale of a resale."""
     vector = sh.MultipleRelease(family, np.arange(SIZE) % 7, cap=2)
     parent, coarse = vector.release(1), vector.release(QUARTER)
     one, other = parent.resell(HALF), parent.resell(HALF)
@@ -52,7 +52,7 @@ def tree(family):
 
 
 def test_branches_cost_the_level_of_their_lowest_common_ancestor():
-    """Resold releases together cost the level of their common ancestor, or the finest level if on one branch."""
+    """Resold releases together cost the level of their common ancestor; on one branch, the finest level."""
     held = tree(DiscreteLaplace())
     expected = {
         ("parent",): 1,
@@ -72,7 +72,7 @@ def test_branches_cost_the_level_of_their_lowest_common_ancestor():
 def test_gaussian_branches_cost_what_their_covariance_says():
     """The joint level of Gaussian resales follows from the covariance matrix of their noise.
 
-    It is the sum of all entries of M^-1, where M is the covariance in units in which a level has variance 1 / level.
+    The joint level is the sum of all entries of M^-1, if M is the covariance scaled to variance 1 / level.
     """
     held = tree(Gaussian())
     common = {frozenset(pair): joint for pair, joint in [

@@ -54,7 +54,7 @@ def test_the_truth_is_gone(family):
     assert unexplained(truth, held) > 0.97 * family.std(level) ** 2
     text = vector.to_bytes()
     for dtype in (np.int64, np.float64):
-        # This finds any 64 consecutive entries of the true vector, as integers or floats.
+        # Search for runs of 64 entries of the true vector, as integers or floats.
         starts = truth.astype(dtype)
         assert not any(starts[i : i + 64].tobytes() in text for i in range(0, SIZE, 5000))
 

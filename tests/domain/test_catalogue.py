@@ -40,7 +40,7 @@ def test_text_files_hold_what_is_written(tmp_path, name, content, values):
 
 
 def test_a_file_can_be_read_as_text(tmp_path):
-    """In `Catalogue`, `kind=` fixes the type of values that are read from a file, and is part of its text."""
+    """The parameter `kind=` fixes the type of values read from a file, and is part of the catalogue's text."""
     path = tmp_path / "zip.csv"
     path.write_text("code,city\n10115,Berlin\n20095,Hamburg\n")
     domain = Catalogue(file=path, column="code", kind="string")
@@ -114,7 +114,7 @@ def test_long_catalogues_are_named_by_their_digest(tmp_path):
 
 
 def test_order_and_type_are_part_of_a_catalogue():
-    """Catalogues differ if their values differ in order or type, or split one text differently."""
+    """Catalogues differ if their values differ in order or type, or if one has "a" and "b" and the other has "ab"."""
     catalogues = [["a", "b"], ["b", "a"], ["ab"], [1, 2], ["1", "2"], [True, False], [2], [True]]
     assert len({Catalogue(values).sha256 for values in catalogues}) == len(catalogues)
     assert len({Catalogue(values) for values in [*catalogues, *catalogues]}) == len(catalogues)

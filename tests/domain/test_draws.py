@@ -12,7 +12,7 @@ from sparsehist.entropy import seeded
 from tests.cases import slow
 from tests.stats import assert_consistent, assert_detected, g_test, two_sample_counts
 
-MIXED = "aé€😀z"  # UTF-8 widths of 1, 2, 3, 4 and 1 bytes
+MIXED = "aé€😀z"  # characters of 1, 2, 3, 4 and 1 bytes in UTF-8
 DOMAIN = Product(a=Catalogue(["x", "y"]), b=Integers(6))
 TAKEN = np.array([0, 3, 4, 9])
 REPEATS = 900

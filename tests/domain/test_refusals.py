@@ -48,7 +48,7 @@ def test_what_is_no_domain_is_refused(make, message):
 
 
 def test_files_that_hold_no_catalogue_are_refused(tmp_path):
-    """Errors about a catalogue's file name the wrong file, column or output path."""
+    """If a catalogue file is missing or invalid or cannot be written, the error says what is wrong."""
     (tmp_path / "two.csv").write_text("a,b\n1,2\n")
     (tmp_path / "blank.txt").write_text("a\n\nb\n")
     for name, column, message in (

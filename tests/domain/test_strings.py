@@ -12,7 +12,7 @@ from sparsehist.domain import Domain, Strings
 from sparsehist.entropy import seeded
 
 SCALAR_VALUES = [chr(point) for point in itertools.chain(range(0xD800), range(0xE000, 0x110000))]
-MIXED = "aé€😀z"  # UTF-8 widths of 1, 2, 3, 4 and 1 bytes
+MIXED = "aé€😀z"  # characters of 1, 2, 3, 4 and 1 bytes in UTF-8
 
 
 def listed(alphabet, longest, measure):
@@ -32,7 +32,7 @@ def frame(values):
 
 
 def named(value):
-    """Return the id of a test parameter: the text of a string domain, or "cells"."""
+    """Return the id of a test parameter: the text of a string domain, or "cells" for a list."""
     return str(value).encode("ascii", "backslashreplace").decode() if isinstance(value, Strings) else "cells"
 
 

@@ -89,13 +89,13 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
         low, high = (end / step for end in box[level])
         if family.integer:
             mass = mass * ((place > low) & (place <= high))
-        else:  # count only a part of a grid cell that a bound divides
+        else:  # if a bound divides a grid cell, count only the part within it
             mass = mass * (np.clip(high - place + 0.5, 0, 1) - np.clip(low - place + 0.5, 0, 1))
     return float(mass.sum())
 
 
 def _increment(family: Any, fine: Fraction | None, level: Fraction, step: float, place: Any) -> Any:
-    """Return the distribution of noise at `level`, or of its increment from level `fine`, at the points `place`."""
+    """Return the distribution of noise at `level`, or of its increment from level `fine`, at given grid points."""
     if isinstance(family, Laplace):
         size = Fraction(step) / Fraction(family.sensitivity)
         family, level, fine = DiscreteLaplace(), level * size, None if fine is None else fine * size

@@ -17,7 +17,7 @@ from tests.histogram.sparse_simulation import independent_redraw
 from tests.stats import assert_consistent, assert_detected, two_sample_vectors
 
 FAMILIES = [Gaussian(1.5), Laplace(1.5), DiscreteLaplace(2), Poisson(), Skellam()]
-# By default, one family with real noise and one with integer noise.
+# One family with real noise and one with integer noise are always tested; the others are slow tests.
 EACH_KIND = [
     pytest.param(family, marks=[] if isinstance(family, Gaussian | DiscreteLaplace) else pytest.mark.slow)
     for family in FAMILIES

@@ -20,7 +20,7 @@ from tests.noise.exact_integer_laws import DIGITS, distance, poisson_mass, skell
 KEYS = (1, 20, 1000)
 EVERY = 10**9  # larger than any table, so that `distance` sums over all cells
 OF_CANDIDATES = 1e-12  # slack per key for drawing the number of exceeding cells
-# Mean error, in standard deviations, because numpy draws normals and exponentials from 2**52 or 2**53 points.
+# Mean error of noise, in standard deviations: numpy draws normals and exponentials from 2**52 or 2**53 points.
 LATTICE = {Gaussian: 0.8 * 2.0**-52, Laplace: 0.5 * 2.0**-52}
 
 
@@ -72,7 +72,7 @@ def exact_step(level: Fraction, noise: dict[Fraction, np.ndarray], normals: np.n
 
 
 def off_by_steps(family: Gaussian, level: str) -> float:
-    """Return the largest mean error, in counts, of Gaussian noise that is drawn from noise at adjacent levels."""
+    """Return the largest mean error, in counts, of Gaussian noise drawn conditionally on noise at adjacent levels."""
     rho, size, scale = Fraction(level), 20_000, np.longdouble(family.sensitivity)
     ends = {
         rho / 2: family.sample(size, rho / 2, rng=seeded(74)),
@@ -104,7 +104,7 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
 def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
     """Tables of Poisson and Skellam numbers are exact up to the stated slack.
 
-    So are tables of one of two such numbers, given the sum of both.
+    The same holds for tables of one of two such numbers, given their sum.
     """
     half = (mean / 2, mean / 2)
     for family, law, mass in ((Poisson(), poisson_law, poisson_mass), (Skellam(), skellam_law, skellam_mass)):

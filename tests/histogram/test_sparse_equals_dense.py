@@ -71,7 +71,7 @@ CASES = {
     "sixteen rounds": Case(Gaussian(2**0.5), MANY, (0, 1, 4), 15_000),
     "counts around old thresholds": Case(Gaussian(2**0.5), AROUND, (11, 12, 13, 14), 10_000),
 }
-# By name: (level, threshold in standard deviations above the mean noise) pairs, and cells of each count.
+# From name to (level, threshold in standard deviations above the mean noise) pairs and number of cells per count.
 SHAPES = {
     "nearly all is published": ([("1/20", -1.8), ("1/50", -1), ("1/10", -2.2), ("1/50", -1.6), ("1/15", -1)], 30_000),
     "hidden, then nearly none": ([("1/20", 0.5), ("1/50", 1), ("1/10", -1), ("1/80", -0.5), ("1/15", -2)], 30_000),
@@ -92,7 +92,7 @@ def fifty(rng: np.random.Generator) -> list[tuple[str, float]]:
 
 
 def shaped(family: Family, shape: str) -> Case:
-    """Return the test case of a noise family for an entry of `SHAPES`."""
+    """Return the test case for a noise family and a name in `SHAPES`."""
     rounds, cells = SHAPES[shape]
     above = 2**33 if shape == "large counts" else 0
     bounds = [
@@ -163,7 +163,7 @@ def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
 def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
     monkeypatch: pytest.MonkeyPatch, name: str, rarest: float
 ) -> None:
-    """Sparse and dense releases have one distribution, whether all, some or no groups are drawn explicitly."""
+    """Sparse and dense releases have the same distribution, whether all, some or no groups are drawn explicitly."""
     case = EVERY[name]._replace(rounds=EVERY[name].rounds[:8])
     dense = case.release(release_dense, 15)
     monkeypatch.setattr(history, "RAREST", rarest)

@@ -63,7 +63,7 @@ def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
         return noise_of(strategy, np.eye(strategy.n_noise)).astype(np.longdouble) @ z
     kernel, cells, pi = strategy.kernel, strategy.workload.n_cells, np.longdouble("3.14159265358979323846264338")
     v, prefix = np.arange(1, kernel.n + 1), isinstance(kernel, PrefixKernel)
-    # The sines are sin(2πuv/P) for u = n, …, 1, or sin(πuv/N) for u = 1, …, n; angles are reduced exactly.
+    # sin(2πuv/(2n+1)) for u = n, …, 1, or sin(πuv/(n+1)) for u = 1, …, n; angles are reduced to one period exactly.
     size, u = (2 * kernel.n + 1, v[::-1]) if prefix else (2 * (kernel.n + 1), v)
     waves = np.sin(2 * pi * (np.outer(u, v) % size) / size) * np.sqrt(np.longdouble(4) / size)
     if prefix:
@@ -76,7 +76,7 @@ def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
     """Return the indices of the noisy numbers that one privacy unit can change."""
     if strategy.word == "identity":
         return np.arange(min(max_keys, strategy.workload.n_cells))
-    if strategy.word == "direct" and isinstance(strategy.workload, Marginals):  # for a single marginal
+    if strategy.word == "direct" and isinstance(strategy.workload, Marginals):  # of a single marginal
         return np.arange(max_keys)
     return np.arange(strategy.workload.n_cells if strategy.invertible else strategy.workload.n_queries)
 

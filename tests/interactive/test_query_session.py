@@ -261,7 +261,7 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
 
 
 def test_one_question_follows_its_law():
-    """The outcome of one query (high, low or near) has its exact distribution; half the noise is rejected."""
+    """The outcome of one query (high, low or near) has its exact distribution; noise half as wide is rejected."""
     asked, seen = pl.col("page").is_in([0, *range(8, 14)]), np.zeros(3, int)
     for number in range(600):
         if number % 50 == 0:

@@ -20,10 +20,10 @@ def at_least(rate, least):
 
 
 def epoch(gaps, threshold, watch, *, checks=4):
-    """Return P[first high] and P[first low] for each query, then P[no query is measured].
+    """Return P[query is measured first, as high] and P[… as low] for each query, then P[no query is measured].
 
-    `gaps` are hypothesis answers minus true answers. If a privacy unit changes a query by at most 1, the threshold
-    noise has scale 2 / watch, and the noise of each check has scale `checks` / watch.
+    `gaps` are hypothesis answers minus true answers; a privacy unit changes each by at most 1. The threshold noise
+    has scale 2 / watch, and the noise of each check has scale `checks` / watch.
     """
     span = math.ceil(80 / watch)
     noise = np.arange(-span, span + 1)

@@ -19,7 +19,7 @@ FINE = Rappor(1, 1, keep="0.5", one_if_set="0.8", one_if_not="0.25")
 COARSE = Rappor(1, 1, keep="0.25", one_if_set="0.65", one_if_not="0.4")
 STEP = Degradation(COARSE, FINE)
 PEOPLE = 400_000
-STATES = list(itertools.product((0, 1), repeat=6))  # coarse memo and its reports, then fine memo and its reports
+STATES = list(itertools.product((0, 1), repeat=6))  # coarse memo, two coarse reports, fine memo, two fine reports
 
 
 def chance(probability, outcome):

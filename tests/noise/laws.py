@@ -29,7 +29,7 @@ def in_order(family: Any, order: Sequence[Fraction], draws: int, seed: int) -> d
 
 
 def rate(family: Any, level: Fraction) -> float:
-    """Return the rate at which the exponential tails of this noise fall, per unit of noise."""
+    """Return the rate of exponential decay of the tails of this noise, per unit of noise."""
     return float(level) / float(getattr(family, "sensitivity", 1))
 
 
@@ -49,7 +49,7 @@ def probabilities(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]
 def bridge(family: Any, fine: Fraction, coarse: Fraction, x: NDArray[Any]) -> NDArray[Any]:
     """Return the exact probabilities P[Z(coarse) - Z(fine) = x] of integer noise."""
     if isinstance(family, DiscreteLaplace):
-        stay = (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2  # of variances
+        stay = (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2  # variance ratio
         return stay * (x == 0) + (1 - stay) * probabilities(family, coarse, x)
     if isinstance(family, RandomisedResponse):
         laws = [np.fft.fft(probabilities(family, level, np.arange(family.categories))) for level in (coarse, fine)]
@@ -121,7 +121,7 @@ def _of_jumps(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray
 
 
 def prefix_covariance(steps: int) -> NDArray[np.float64]:
-    """Return the noise covariance of prefix sums A under R = (AᵀA)^¼ with unit columns, at level 1/2."""
+    """Return the noise covariance of prefix sums A at level 1/2, for R = (AᵀA)^¼ with columns scaled to norm 1."""
     sums = np.tril(np.ones((steps, steps)))
     values, vectors = np.linalg.eigh(sums.T @ sums)
     root = (vectors * values**0.25) @ vectors.T

@@ -43,7 +43,7 @@ DRAWS = 60_000
 
 
 def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
-    """Return the p-value of a test that two samples of rows have one joint distribution."""
+    """Return the p-value of a test that two samples of rows have the same joint distribution."""
     if family.integer:
         return two_sample_outcomes(first, second)
     ends = [np.abs(rows[:, -1:] - rows[:, :1]) if rows.shape[1] > 1 else np.abs(rows) for rows in (first, second)]
@@ -51,7 +51,7 @@ def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
 
 
 def looks(family: Family, seed: int) -> dict[str, float]:
-    """Return the p-value of each comparison, by name; "order" is 1 if larger noise stays larger, and 0 otherwise."""
+    """Return a dict from comparison to p-value; "order" is 1 if larger noise stays larger, and 0 otherwise."""
     rng = entropy.seeded(seed)
 
     def chain() -> np.ndarray:

@@ -25,7 +25,7 @@ from tests.noise import laws
 from tests.noise.laws import in_order, joint_p_value
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
-# Enough draws to detect a scale 4 % off, a correlation 2 % off, or a probability of 1/27 that is 2 % off.
+# With 300,000 draws, a scale 4 % off, a correlation 2 % off, or a probability of 1/27 that is 2 % off is detected.
 DRAWS = 300_000
 LAWS = [
     (Gaussian(math.sqrt(20)), ("1/20", "1/10", "1/3", "2")),

@@ -86,7 +86,7 @@ def test_the_tails_agree_with_mpmath(family, exact, levels, places, close):
     for level in levels:
         for place in places:
             t = float(place)
-            if isinstance(family, Poisson | Skellam):  # here a place counts standard deviations from the mean
+            if isinstance(family, Poisson | Skellam):  # `place` is in standard deviations from the mean
                 t = math.floor(family.mean(level) + place * family.std(level)) + 0.5
                 if isinstance(family, Poisson) and t < 0:
                     continue

@@ -27,7 +27,7 @@ HISTORIES = [frozenset(some) for n in range(5) for some in itertools.combination
 
 
 def first_periods(history: frozenset[int], most: int | None) -> set[int]:
-    """Return the indices of the periods in which a unit with this history counts: the first `most`."""
+    """Return the periods of a history in which the unit counts: the first `most`, or all if `most` is None."""
     return set(sorted(history)[:most])
 
 
@@ -49,7 +49,7 @@ def counting(
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
-    """Check that two logs differ only in one unit, and return the summed levels of the periods that differ."""
+    """Check that the counted units differ only in `unit`, and return the summed levels of the periods that differ."""
     differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
@@ -57,7 +57,7 @@ def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> 
 
 @pytest.mark.parametrize(("most", "dropped"), [(2, 1), slow(1, 0), slow(1, 1)])
 def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dropped: int) -> None:
-    """If an unreleased period is dropped, each unit still counts in at most `most` of the remaining periods.
+    """If an unreleased period is dropped, no unit counts in more than `most_periods` of the remaining periods.
 
     Deleting the rows of a unit in one period then changes at most two periods.
     """
@@ -121,7 +121,7 @@ def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 
 def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | None) -> None:
     """Releases of periods at adaptively chosen levels never exceed the budget of the periodic series.
 
-    A release is refused only if the budget, or a bound by the two costliest periods, would be exceeded.
+    A release is refused only if its cost, or a bound that adds up the two costliest periods, exceeds the budget.
     """
     limit, refused, allowed = Fraction(1), 0, 0
     for seed in range(12):
@@ -154,7 +154,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """For a user, deltas of periods add up; for a user-week, the largest delta counts. Large deltas are refused."""
+    """Deltas of periods add up for a user, and only the largest counts for a user-week. Large deltas are refused."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),
@@ -168,7 +168,7 @@ def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
     assert row["delta_infinity"] == pytest.approx(sum(shares), rel=1e-12)
     assert "approximate 0.05-zCDP per user-week" in made.metadata["guarantee"]
     series = log.append(of_users(["u1"]), period=WEEKS[3])
-    if protects == "user-week":  # half of delta, 5e-7, is reserved for open domains
+    if protects == "user-week":  # half of the budget's delta, 5e-7, is set aside for open domains
         series.release("r", level="0.05", open_delta=4.8e-7)
     with pytest.raises(BudgetExceededError, match="of open domains"):
         series.release("s", level="0.06", open_delta=3e-6)
@@ -220,7 +220,7 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
-    """If a unit counts in at most `most` periods, the ledger's cost covers any `most` of the periods."""
+    """If a unit counts in at most `most_periods` periods, the ledger's cost covers any set of that many periods."""
     limits = Limits()
     limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):

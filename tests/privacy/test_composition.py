@@ -48,7 +48,7 @@ def test_the_delta_of_open_domains_adds_up():
 
 @pytest.mark.parametrize("disjoint", [[], ["ab"], ["ab", "bc"], ["abc"], ["ab", "cd"], ["abcd"]])
 def test_one_person_is_in_any_largest_set_without_two_disjoint_populations(disjoint: list[str]) -> None:
-    """The sets of populations that one person can belong to agree with a brute-force search, for four populations."""
+    """The largest sets of populations that one person can belong to agree with a brute-force search."""
     pairs = [set(pair) for declared in disjoint for pair in combinations(declared, 2)]
     sets = [set(some) for size in range(5) for some in combinations("abcd", size)]
     possible = [some for some in sets if not any(pair <= some for pair in pairs)]

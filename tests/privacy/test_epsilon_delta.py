@@ -29,7 +29,7 @@ def of_pure(level, **more):
 
 
 def delta_by_integration(epsilon, rho, coins):
-    """Compute delta of coins and one Gaussian release together from its definition, by numerical integration."""
+    """Compute the joint delta of pure releases (coins) and one Gaussian release by integrating its definition."""
     mu = math.sqrt(2 * float(rho))
     total = 0.0
     for faces in itertools.product((0, 1), repeat=len(coins)):
@@ -40,7 +40,7 @@ def delta_by_integration(epsilon, rho, coins):
         if mu == 0:
             total += max(0.0, p - math.exp(epsilon) * q)
             continue
-        # beyond `start`, p phi(x - mu) exceeds e**epsilon q phi(x)
+        # from `start` on, the density p phi(x - mu) exceeds e**epsilon q phi(x), where phi is that of N(0, 1)
         start = (epsilon + math.log(q / p)) / mu + mu / 2
         end = max(start, mu) + 12
         total += quad(lambda x: p * norm.pdf(x - mu) - math.exp(epsilon) * q * norm.pdf(x), start, end, limit=200)[0]  # noqa: B023
@@ -56,7 +56,7 @@ def test_paths_of_gaussian_noise_are_one_gaussian_mechanism():
 
 
 def test_equal_pure_paths_compose_exactly():
-    """The epsilon of forty equal pure paths is exact; for one path, or a delta of 0, it is the sum of epsilons."""
+    """The epsilon of forty equal pure noise paths is exact. For one path, or a delta of 0, epsilons simply add up."""
     many = total_cost([of_pure("0.1")] * 40)
     assert guarantee(many, 1e-6) == pytest.approx(pure.epsilon(1e-6, Fraction("0.1"), 40), rel=1e-11)
     assert guarantee(many, 0) == 4.0
@@ -79,7 +79,7 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
 
 
 def test_skellam_noise_adds_up_by_orders():
-    """The epsilon of Skellam and Gaussian noise together is below the sum of their epsilons at half of delta each."""
+    """The epsilon of Skellam and Gaussian noise together is below the sum of both epsilons at half of delta."""
     noise = path_cost("none", FIFTIETH, law="skellam", keys=3)
     assert guarantee(noise, 1e-6) == pytest.approx(skellam.epsilon(1e-6, FIFTIETH, 3), rel=1e-9)
     both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)

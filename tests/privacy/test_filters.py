@@ -19,7 +19,7 @@ from tests.cases import slow
 from tests.privacy import oracle_conversions as oracle
 from tests.privacy.adaptive_adversary import Move, most
 
-# relative error that is allowed for the numerical search
+# Allowed relative error of the numerical search for the best adversary.
 ERROR = 7e-4
 SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 LAW = {"gaussian": "gaussian", "coin": "epsilon"}
@@ -88,7 +88,7 @@ def test_no_adversary_gets_beyond_the_pure_filter(steps):
 
 
 def test_best_of_routes_accounting_is_found_out():
-    """Negative control: accounting by the best of several bounds at (3, 1e-6) allows a delta of 1.945e-6."""
+    """Negative control: at epsilon 3 and delta 1e-6, the best of several bounds allows a true delta of 1.945e-6."""
     first, branches = Move("gaussian", 0.0209), (Move("gaussian", 0.1887), Move("coin", 2.149))
     assert all(passes_every_curve((first, second), 3.0, 1e-6) for second in branches)
 
@@ -165,7 +165,7 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
     """
     divergence = {level: float(coin_divergence(order, Fraction(level))) for level in (coarse, fine)}
     kept = {level: 1 / (1 + math.exp(-level)) for level in (coarse, fine)}
-    # In lossless randomised response, the coarse coin is the fine coin, or at this rate a fair coin instead.
+    # In lossless randomised response, the coarse coin is the fine coin, or a fair coin with probability `replaced`.
     replaced = 1 - (2 * kept[coarse] - 1) / (2 * kept[fine] - 1)
     gaussian_instead = math.exp((order - 1) * (divergence[fine] - divergence[coarse]))
     moment = 0.0
@@ -218,7 +218,7 @@ def test_a_coin_costs_its_divergence(order, epsilon):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.5", "1e-5"), ("3", "7.5e-7"), ("0.01", "1e-10")])
 def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
-    """The limits of the Gaussian and Rényi filters are never above those of mpmath, and agree to 11 digits."""
+    """The limits of the Gaussian and Rényi filters are never above the exact limits, and agree to 11 digits."""
     goal = Fraction(epsilon), Fraction(delta)
     with mp.workdps(60):
         within = filter_on("gaussian", *goal)

@@ -36,7 +36,7 @@ def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
 
 @pytest.mark.parametrize("rho", [1e-12, 1e-3, 1.0, 1e3, 1e6])
 def test_small_and_huge_rho_keep_their_digits(rho: float) -> None:
-    """The delta of Gaussian noise is accurate for rho from 1e-12 to 1e6, at epsilons near the mean loss."""
+    """The delta of Gaussian noise is accurate for rho from 1e-12 to 1e6, at epsilons near the mean privacy loss."""
     for share in (0.0, 0.1, 1.0, 3.0, 20.0):
         epsilon = share * math.sqrt(2 * rho) + (rho if share > 1 else 0.0)
         with mp.workdps(160):
@@ -46,7 +46,7 @@ def test_small_and_huge_rho_keep_their_digits(rho: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "rho"), [(0.1, 4), (1, 9), (2, 8)])
 def test_a_delta_that_is_no_small_tail_is_that_of_the_two_normal_laws(epsilon, rho):
-    """If epsilon is far below rho, the delta of Gaussian noise agrees with the exact formula, in 30 digits."""
+    """If epsilon is far below rho, the delta of Gaussian noise agrees with the formula, computed with 30 digits."""
     with mp.workdps(30):
         mu = mp.sqrt(2 * rho)
         x = mp.mpf(epsilon) / mu - mu / 2

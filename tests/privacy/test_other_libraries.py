@@ -55,7 +55,7 @@ def test_zcdp_agrees_with_opendp(profile: object) -> None:
 
 
 def test_composition_of_pure_dp_agrees_with_dp_accounting() -> None:
-    """Delta and epsilon of a hundred pure releases agree with dp-accounting, up to its Fourier error of 1e-15."""
+    """Delta and epsilon of a hundred pure releases agree with dp-accounting, whose Fourier error is about 1e-15."""
     one = common.DifferentialPrivacyParameters(0.05, 0.0)
     each = privacy_loss_distribution.from_privacy_parameters(one, value_discretization_interval=0.05)
     together = each.self_compose(100)
@@ -77,7 +77,7 @@ def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
             lower, upper, pessimistic_estimate=pessimistic, value_discretization_interval=1e-4, symmetric=False
         )
         bounds.append(loss.get_delta_for_epsilon(0.7))
-    # In the other order, the output 0, which is possible only for the smaller count, would have infinite loss.
+    # The order (upper, lower) would give the output 0, which has probability 0 in `upper`, an infinite loss.
     assert bounds[0] <= poisson.delta(0.7, "0.01") * (1 + 1e-9)
     assert poisson.delta(0.7, "0.01") <= bounds[1] * (1 + 1e-9)
     assert bounds[1] < bounds[0] * 1.1

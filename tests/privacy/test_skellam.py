@@ -57,7 +57,7 @@ def test_the_ratio_of_bessel_functions_is_exact(variance: float) -> None:
     ("mean", "keys"), [(Fraction(1, 50), 1), (Fraction(1), 5), (Fraction(50), 20), (Fraction(5000), 1)]
 )
 def test_the_best_order(mean: Fraction, keys: int) -> None:
-    """No Rényi order up to 300 gives Skellam noise a smaller epsilon than the chosen one, down to delta 1e-300."""
+    """No Rényi order up to 300 gives Skellam noise a smaller epsilon than the chosen order, down to delta 1e-300."""
     level = 1 / mean
     with mp.workdps(40):
         lines = [oracle.skellam_divergence(order, level, keys) for order in range(2, 301)]

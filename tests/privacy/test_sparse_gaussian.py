@@ -11,7 +11,7 @@ from sparsehist.noise import Gaussian
 from sparsehist.privacy import gaussian, zcdp
 from tests.privacy.exact_open_release import sparse_gaussian_delta
 
-# max_keys, rho, and the threshold in standard deviations of the noise
+# Fields of a case: max_keys, rho, and the threshold in standard deviations of the noise.
 CASES = [(1, 0.5, 5.0), (20, 0.1, 5.0), (20, 0.5, 6.0), (100, 1.0, 5.5), (20, 0.01, 4.0)]
 
 

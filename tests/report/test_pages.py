@@ -223,7 +223,7 @@ def test_what_notebooks_show_is_escaped_and_public(store):
 
 
 def test_the_largest_rows_are_drawn_with_their_intervals(store):
-    """A plot shows the intervals of the largest rows, and markup in keys cannot close the script with the data."""
+    """A plot shows the intervals of the largest rows, and markup in keys cannot close the script element."""
     release = store.series("visits").release("public")
     chart = release.plot(most=6)
     (values,) = chart.to_dict()["datasets"].values()

@@ -55,7 +55,7 @@ def days() -> list[pl.DataFrame]:
 
 
 def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Release through a store; return, by (release, cell), whether a cell is published and its noisy count or 0."""
+    """Release through a store; return what is published, and noisy counts or 0; shape (releases, cells) each."""
     series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
     published, values = (np.zeros((len(ROUNDS), len(COUNTS)), dtype) for dtype in (bool, float))
     log, appended = days(), 0

@@ -50,7 +50,7 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """A stand-in for a random generator whose draws are coefficients of independent standard normal numbers."""
+    """A stand-in for a random generator that returns coefficients of standard normal numbers, not the numbers."""
 
     def __init__(self, draws):
         self.draws, self.drawn = draws, 0
@@ -92,7 +92,7 @@ def test_the_joint_law_over_levels_is_exact_in_any_order(strategy):
 
 
 def test_a_wrong_path_has_another_covariance():
-    """Negative control: levels drawn independently, and a sensitivity 5 % off, change the covariance of answers."""
+    """Negative control: with independent levels, or a sensitivity 5 % off, the covariance of answers is wrong."""
     strategy, sensitivity = STRATEGIES[0], 1.0
     assert _gap(strategy, _answers(strategy, LEVELS, 1.05 * sensitivity), sensitivity) > 0.05
     family, states, rng = Gaussian(), {}, Coefficients(3)
@@ -150,7 +150,7 @@ def test_draws_follow_the_joint_law():
 
 @pytest.mark.parametrize("family", [Laplace(1.0), DiscreteLaplace(2)], ids=["laplace", "discrete_laplace"])
 def test_other_families_keep_their_noise(family):
-    """Laplace noise drawn at levels in any order has the joint distribution of noise drawn from fine to coarse."""
+    """Laplace noise drawn at levels out of order has the joint distribution of noise drawn from fine to coarse."""
     strategy = strategy_named("haar", Prefix(2))
     state = next_state(family, strategy, {}, LEVELS[0], rng=seeded(1))
     assert state.shape == (2,) and state.dtype == (np.int64 if family.integer else np.float64)

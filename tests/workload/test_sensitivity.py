@@ -95,7 +95,7 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
             if gain > 0 or rng.random() < math.exp(gain / temperature):
                 chosen[place], move = new, other
         reached = -1.0
-        while norm(move) > reached * (1 + 1e-12):  # move to the columns that agree best with the sum or its signs
+        while norm(move) > reached * (1 + 1e-12):  # take the columns that agree best with the sum or its signs
             reached = float(norm(move))
             gain = R.T @ (np.sign(move) if l1 else move)
             chosen = np.argsort(-gain)[:keys]
@@ -104,8 +104,8 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
     return best
 
 
-# The number bounds the ratio of the stated L2 sensitivity to the largest L2 change that the search finds.
-# If the number is at most 1.05, a stated sensitivity that is 5 % too small is detected.
+# The last entry bounds the ratio of the stated L2 sensitivity to the largest L2 change that the search finds.
+# If this bound is at most 1.05, a stated sensitivity that is 5 % too small is detected.
 LARGE: list[tuple[Workload, str, float]] = [
     (Prefix(256), "spectral", 1.02),
     (Ranges(300), "spectral(blend=4, window=1)", 1.05),
@@ -185,7 +185,7 @@ def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignor
 
 @pytest.mark.parametrize("patterns", [2**12, 8])
 def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, patterns: int) -> None:  # type: ignore[no-untyped-def]
-    """The sensitivity bound of marginals holds for all sets of cells, whether or not patterns are enumerated."""
+    """The sensitivity bound of marginals holds for all sets of cells, even if sets of columns are not enumerated."""
     monkeypatch.setattr("sparsehist.workload.sensitivity._MOST_PATTERNS", patterns)
     sizes, rng = (2, 3, 2), seeded(11)
     cells = np.array(np.unravel_index(np.arange(12), sizes))
@@ -204,7 +204,7 @@ def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, pa
 
 
 def test_many_columns_are_priced() -> None:
-    """For pairs of 30 columns, the sensitivity of 20 cells is below 20 times that of one cell."""
+    """For marginals of all pairs of 30 columns, the sensitivity of 20 cells is below 20 times that of one cell."""
     made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
     assert np.sqrt(20.0) < made.l2(20) < 20
     assert ResidualBasis(Marginals((10**40, 3, 4), [[1], [2]])).l2(20) == pytest.approx(20.0)
@@ -214,7 +214,7 @@ def test_many_columns_are_priced() -> None:
     "workload", [Prefix(17), Ranges(17), Ranges(9, [(0, 8), (3, 5), (3, 5), (8, 8)]), Identity(5), Total(6), SIGNED]
 )
 def test_the_gram_matrix_is_that_of_the_rows(workload: Workload) -> None:
-    """The Gram matrix of a workload equals AᵀA for its explicit matrix A; too large Gram matrices are refused."""
+    """The Gram matrix of a workload equals AᵀA for its explicit matrix A; Gram matrices above a size are refused."""
     rows = workload.apply(np.eye(workload.n_cells))
     np.testing.assert_array_equal(gram_of(workload), rows.T @ rows)
     with pytest.raises(DeclarationError, match="1025 by 1025"):

@@ -29,7 +29,7 @@ SIZES = (1, 2, 3, 5, 8, 9)
 
 
 def _served(name, n):
-    """Yield the named strategy for each of several workloads of n cells that the strategy can answer."""
+    """For each of several workloads of n cells, yield the named strategy if it can answer the workload."""
     rows = Matrix(seeded(n).integers(-1, 2, (4, n)) + 5 * np.eye(4, n))
     lists = (Ranges(n, [(0, 0), (n // 2, n - 1), (0, n - 1)]), Total(n), Identity(n), Union(Total(n), Identity(n)))
     for workload in (Prefix(n), Ranges(n), *lists, rows):
@@ -104,7 +104,7 @@ def test_a_wrong_factorization_is_noticed():
 
 @pytest.mark.parametrize("shares", range(3))
 def test_no_other_shares_of_a_union_are_better(shares):
-    """With one cell per privacy unit, no random weights of a union have a smaller error than the chosen weights."""
+    """With one cell per privacy unit, the chosen weights of a union have no larger error than any random weights."""
     workload, name = [case for case in MADE_OF_OTHERS if case[1].startswith("union")][shares]
     strategy = strategy_named(name, workload)
     assert strategy.l2(1) == pytest.approx(1.0)
@@ -144,7 +144,7 @@ def test_errors_are_the_published_ones(workload, strategy, ratio):
 
 @pytest.mark.parametrize("exponent", [8, 11, 13, slow(16), slow(20)])
 def test_the_spectral_strategy_is_within_its_targets(exponent):
-    """For 256 to 2**20 cells, spectral error is within 5 % of its bound for prefix sums and 2 % for ranges."""
+    """For 256 to 2**20 cells, the spectral error is at most 5 % (ranges: 2 %) above its lower bound."""
     for workload, target in ((Prefix(2**exponent), 1.05), (Ranges(2**exponent), 1.02)):
         assert 1 <= strategy_named("spectral", workload).mean_variance() / lower_bound(workload) <= target
 

@@ -221,9 +221,9 @@ def parameters_at(
 ) -> dict[str, Any]:
     """Return the metadata of a release of cells, or of one step of a running series, as keyword arguments.
 
-    `point` is the step (0 for a release of cells) and the level. `past` has the point, noise family and lowest
-    effective threshold of each earlier release. Noise is in parts of a count. `still_lazy` returns None, or if an
-    effective threshold would make the round draw all empty cells, the largest P[noise > threshold] that does not.
+    `point` is the step (0 for cells) and the level. `past` has the point, noise family and lowest effective threshold
+    of each earlier release. Noise is in parts of a count. If an effective threshold would make the round draw all
+    empty cells, `still_lazy` returns the largest P[noise > threshold] that would not, otherwise None.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
     check_std(std, _LEAST_STD, _LARGEST_STD, "counts")
@@ -332,7 +332,7 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 
 
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
-    """Return the joint guarantee of all releases of an open domain; `words` state the guarantee without its delta."""
+    """Return the joint guarantee of all releases of an open domain; `words` is the guarantee without its delta."""
     zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
     joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"
     return (

@@ -52,7 +52,7 @@ class Home:
 
     @contextmanager
     def hold(self, *, at_least: float = 0.0) -> Iterator[State]:
-        """Lock, check and open the store for a `with` block; wait max(`wait`, `at_least`) seconds for the lock."""
+        """Lock the store for a `with` block, check and open it; wait up to max(`wait`, `at_least`) seconds."""
         if _worked_in not in (None, os.getpid()):
             raise StoreError(
                 "this process was forked after Polars had started threads, and a fork does not copy threads: start "

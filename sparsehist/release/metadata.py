@@ -202,7 +202,7 @@ _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float | int, "None": 
 
 
 def read_metadata(stored: Mapping[str, Any]) -> _Known:
-    """Read metadata, as `as_dict` writes it, from an untrusted file; nothing that it names is opened or imported."""
+    """Read metadata, as `as_dict` writes it, from an untrusted file; nothing named in it is opened or imported."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     values: dict[str, Any] = {}
     for each in fields(record):

@@ -88,7 +88,7 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
     elif _in_use(ledger, name):
         raise RefusedError(
             f"{name!r} is a periodic series, which can be dropped only if it has no periods and no period was ever "
-            "released: drop each period by the name of its series instead"
+            "released: drop its periods instead, each by the name of its series"
         )
     else:
         state.declare("drop periods", population=name, reason=reason)
@@ -146,7 +146,7 @@ def plan_period(
     chosen: CellRequest,
     counts: Sequence[int],
 ) -> Plan:
-    """Plan a release of one more period, and the cost of all periods at this level; see `PeriodicSeries.plan`."""
+    """Plan a release of one more period, and the cost of releasing all periods at this level."""
     declaration, rule = replace(periodic, name=_PLANNED, every=None), present(periodic.every)
     with home.hold() as state:
         ledger = Ledger.of(state).with_series(Account(_PLANNED, declaration))

@@ -86,7 +86,7 @@ class NoisePath:
         return [] if (path_id := self.path_id) is None else [level for level, _ in self.locked.state.past(path_id)]
 
     def neighbours(self, level: Fraction, size: int) -> dict[Fraction, NoiseArray]:
-        """Return the stored noise at `level` if it was released, else at the nearest levels below and above."""
+        """Return a dict from level to stored noise, at `level` if it was released, else at the nearest levels."""
         spent = self.spent
         coarser, finer = [at for at in spent if at <= level], [at for at in spent if at >= level]
         near = {*([max(coarser)] if coarser else []), *([min(finer)] if finer else [])}

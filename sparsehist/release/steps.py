@@ -40,7 +40,7 @@ _MOST_KEYS = 2**32 - 1
 
 
 def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
-    """Return units as whole numbers or text, and their data type in words; different types cannot be compared.
+    """Return units as whole numbers or text, and their data type in words; only equal types can be compared.
 
     Units that several columns identify are text already. The data type is "" if there are no units.
     """
@@ -171,7 +171,7 @@ class StepFiles:
         return self._pairs.join(rows, on="unit").select("row", "key")
 
     def counts_at(self, steps: Sequence[int], some: IntArray) -> IntArray:
-        """Return running counts at ascending steps, of the keys with the given numbers; shape (steps, keys)."""
+        """Return the running counts of keys, given by number, at ascending steps; shape (steps, keys)."""
         column = np.full(self.all_keys.height, -1, np.int64)
         column[some] = np.arange(some.size)
         counts = np.zeros((len(steps), some.size), np.int64)

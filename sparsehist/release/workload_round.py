@@ -367,7 +367,7 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
 def slack_of(
     family: Family, strategy: Strategy, level: Level, touched: int, *, least: float, past: Sequence[Level]
 ) -> float:
-    """Return the numerical slack of a workload release, which is that of cells if they are rounded, else of answers.
+    """Return the numerical slack of a workload release: that of noisy cells if cells are rounded, else of answers.
 
     `least` is the least variance of an answer if Z has variance 1; `past` has the levels released on this path.
     """
@@ -410,7 +410,7 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return the random generator for rounding at one level. It is independent of the noise and always the same."""
+    """Return the random generator that rounds at one level. It is independent of the noise and the same each time."""
     text = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))

@@ -35,7 +35,7 @@ def cells(values, edges):
 
 
 def exceedance(family, coarse, fine, epsilon, delta, *, together, seal=False):
-    """Return the p-value that P(S) - e**epsilon Q(S) <= delta for the worst set S of outcomes of two releases.
+    """Test P(S) - e**epsilon Q(S) <= delta for the worst set S of outcomes of two releases; return the p-value.
 
     P and Q are the joint distributions for the true values 0 and 1. Half of the draws choose the cells in which P
     exceeds e**epsilon Q, and the other half estimate P(S) and Q(S). The choice is independent of the estimate, so the

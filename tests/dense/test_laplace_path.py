@@ -33,7 +33,7 @@ WAYS = ("whole", "extended both ways", "extended twice to finer")
 
 @pytest.fixture(scope="module")
 def paths():
-    """Return Laplace noise paths over levels 0.2 to 3, drawn at once or extended from fewer levels."""
+    """Return Laplace noise paths over levels 0.2 to 3, drawn at once or by extending shorter paths."""
     whole = sample_laplace_path(SIZE, "0.2", 3, sensitivity=SENSITIVITY, rng=entropy.seeded(8002))
     middle = sample_laplace_path(SIZE, "0.5", 1, sensitivity=SENSITIVITY, rng=entropy.seeded(8003))
     both = middle.extend(3, rng=entropy.seeded(8004)).extend("0.2", rng=entropy.seeded(8005))

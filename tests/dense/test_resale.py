@@ -72,7 +72,7 @@ def test_branches_cost_the_level_of_their_lowest_common_ancestor():
 def test_gaussian_branches_cost_what_their_covariance_says():
     """The joint level of Gaussian resales follows from the covariance matrix of their noise.
 
-    The joint level is the sum of all entries of M^-1, if M is the covariance scaled to variance 1 / level.
+    The joint level is the sum of all entries of M^-1, where M is the noise covariance scaled to variance 1 / level.
     """
     held = tree(Gaussian())
     common = {frozenset(pair): joint for pair, joint in [

@@ -71,7 +71,7 @@ CASES = {
     "sixteen rounds": Case(Gaussian(2**0.5), MANY, (0, 1, 4), 15_000),
     "counts around old thresholds": Case(Gaussian(2**0.5), AROUND, (11, 12, 13, 14), 10_000),
 }
-# From name to (level, threshold in standard deviations above the mean noise) pairs and number of cells per count.
+# Dict from name to (level, threshold in deviations above the mean noise) pairs and number of cells per count.
 SHAPES = {
     "nearly all is published": ([("1/20", -1.8), ("1/50", -1), ("1/10", -2.2), ("1/50", -1.6), ("1/15", -1)], 30_000),
     "hidden, then nearly none": ([("1/20", 0.5), ("1/50", 1), ("1/10", -1), ("1/80", -0.5), ("1/15", -2)], 30_000),

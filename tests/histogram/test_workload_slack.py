@@ -76,7 +76,7 @@ def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
     """Return the indices of the noisy numbers that one privacy unit can change."""
     if strategy.word == "identity":
         return np.arange(min(max_keys, strategy.workload.n_cells))
-    if strategy.word == "direct" and isinstance(strategy.workload, Marginals):  # of a single marginal
+    if strategy.word == "direct" and isinstance(strategy.workload, Marginals):  # here a single marginal
         return np.arange(max_keys)
     return np.arange(strategy.workload.n_cells if strategy.invertible else strategy.workload.n_queries)
 
@@ -102,7 +102,7 @@ def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_key
     "order", [("1/2", "1/3", "1", "5/12", "2/3"), ("1/2", "1/2000000", "1/1999999", "500001/1000000")]
 )
 def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[str, ...]) -> None:
-    """Noise over several levels, computed in doubles, differs from long doubles by less than the stated slack."""
+    """Noise over several levels in doubles differs from noise in long doubles by less than the stated slack."""
     strategy, family = strategy_named("identity", Identity(5000)), Gaussian()
     one, rng = seeded(92), seeded(92)
     kept: dict[Fraction, np.ndarray] = {}

@@ -20,7 +20,7 @@ def at_least(rate, least):
 
 
 def epoch(gaps, threshold, watch, *, checks=4):
-    """Return P[query is measured first, as high] and P[… as low] for each query, then P[no query is measured].
+    """Return, for each query, P[first measured, as high] and P[first measured, as low], then P[none is measured].
 
     `gaps` are hypothesis answers minus true answers; a privacy unit changes each by at most 1. The threshold noise
     has scale 2 / watch, and the noise of each check has scale `checks` / watch.

@@ -19,7 +19,7 @@ def poisson_mass(mean: float) -> Weight:
 
 
 def skellam_mass(mean: float) -> Weight:
-    """Return the probability function of the difference of two independent Poisson numbers of equal mean `mean`."""
+    """Return the probability function of the difference of two independent Poisson numbers, each of this mean."""
     m = mpmath.mpf(mean)
 
     def mass(x: int) -> mpmath.mpf:

@@ -40,7 +40,7 @@ def delta_by_integration(epsilon, rho, coins):
         if mu == 0:
             total += max(0.0, p - math.exp(epsilon) * q)
             continue
-        # from `start` on, the density p phi(x - mu) exceeds e**epsilon q phi(x), where phi is that of N(0, 1)
+        # above `start`, p phi(x - mu) exceeds e**epsilon q phi(x), where phi is the density of N(0, 1)
         start = (epsilon + math.log(q / p)) / mu + mu / 2
         end = max(start, mu) + 12
         total += quad(lambda x: p * norm.pdf(x - mu) - math.exp(epsilon) * q * norm.pdf(x), start, end, limit=200)[0]  # noqa: B023

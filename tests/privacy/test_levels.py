@@ -40,7 +40,7 @@ def test_levels_are_rounded_down_to_significant_digits() -> None:
     ],
 )
 def test_what_is_no_level_is_refused_with_its_value(wrong: object) -> None:
-    """A level must be positive, finite and representable by a double; any other value is refused and quoted."""
+    """A level must be positive, finite and representable by a double; the error quotes the refused value."""
     with pytest.raises(LevelError) as refusal:
         as_level(wrong)  # type: ignore[arg-type]
     assert shown(wrong) in str(refusal.value)

@@ -77,7 +77,7 @@ def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
             lower, upper, pessimistic_estimate=pessimistic, value_discretization_interval=1e-4, symmetric=False
         )
         bounds.append(loss.get_delta_for_epsilon(0.7))
-    # The order (upper, lower) would give the output 0, which has probability 0 in `upper`, an infinite loss.
+    # In the order (upper, lower), the output 0 would have infinite loss, because its probability in `upper` is 0.
     assert bounds[0] <= poisson.delta(0.7, "0.01") * (1 + 1e-9)
     assert poisson.delta(0.7, "0.01") <= bounds[1] * (1 + 1e-9)
     assert bounds[1] < bounds[0] * 1.1

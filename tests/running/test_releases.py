@@ -55,7 +55,7 @@ def days() -> list[pl.DataFrame]:
 
 
 def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Release through a store; return what is published, and noisy counts or 0; shape (releases, cells) each."""
+    """Release through a store; return published flags and noisy counts (or 0); shape (releases, cells) each."""
     series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
     published, values = (np.zeros((len(ROUNDS), len(COUNTS)), dtype) for dtype in (bool, float))
     log, appended = days(), 0
@@ -194,7 +194,7 @@ def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
 
 
 def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
-    """The noise of a false key at step 1 and at step 2, when it has units, has the exact joint distribution."""
+    """A false key of step 1 that gets units at step 2 has noise with the exact joint distribution at both steps."""
     series = started([[("a", 0)]], domain=sh.Integers(20_000), max_keys=1)
     first = series.release("first", step=1, level="0.5", threshold=1.0)
     false_keys = [key for key in first.frame["key"] if key != 0]

@@ -50,7 +50,7 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """A stand-in for a random generator that returns coefficients of standard normal numbers, not the numbers."""
+    """A stand-in for a random generator that returns coefficients of normal draws instead of the draws."""
 
     def __init__(self, draws):
         self.draws, self.drawn = draws, 0

@@ -214,7 +214,7 @@ def test_many_columns_are_priced() -> None:
     "workload", [Prefix(17), Ranges(17), Ranges(9, [(0, 8), (3, 5), (3, 5), (8, 8)]), Identity(5), Total(6), SIGNED]
 )
 def test_the_gram_matrix_is_that_of_the_rows(workload: Workload) -> None:
-    """The Gram matrix of a workload equals AᵀA for its explicit matrix A; Gram matrices above a size are refused."""
+    """The Gram matrix of a workload equals AᵀA for its explicit matrix A; more than 1,024 rows are refused."""
     rows = workload.apply(np.eye(workload.n_cells))
     np.testing.assert_array_equal(gram_of(workload), rows.T @ rows)
     with pytest.raises(DeclarationError, match="1025 by 1025"):

@@ -38,7 +38,7 @@ class Request:
 
     @property
     def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
-        """Further noise paths that this release uses, such as those of measures, each with the level spent there."""
+        """Further noise paths that this release uses, such as those of measures, each with its level on that path."""
         return ()
 
     @property
@@ -186,7 +186,7 @@ class InteractiveMetadata(Metadata):
 
     kind = "interactive"
 
-    accuracy: str  # largest error of an answer as a share of the mass; exact number as text
+    accuracy: str  # largest error of an answer as a share of the sum of all counts; exact number as text
     most_updates: int  # largest number of answers that the session can measure
     mass: int | None  # declared sum of all bounded counts; None if the session measured this sum
     start: str | None = None  # the release from which the first hypothesis was made

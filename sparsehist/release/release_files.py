@@ -63,7 +63,7 @@ def write_release(
 ) -> None:
     """Write a release in the format given by the file name's ending, and list it in the directory's public ledger.
 
-    The store first records the directory. Whenever the store is opened, it is compared with this public ledger.
+    The store first records the directory, and compares itself with this public ledger whenever it is opened.
     """
     target = Path(path)
     check_target("the release", target, home.path if home else None, endings)

@@ -59,7 +59,7 @@ def page_visits() -> pl.DataFrame:
 def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
     """With the bound that `choose_max_keys` chooses, the mean error is within 10 % of the best possible error.
 
-    The bound is chosen with twelve seeds. A badly guessed bound has an error more than 50 % above the smallest.
+    The bound is chosen with twelve seeds. A badly guessed bound has an error more than 50 % above the smallest error.
     """
     log, runs = log(), 12
     errors = {(bound, way): error_in_hindsight(log, bound, way) for bound in BOUNDS for way in ("keep", "share")}

@@ -104,7 +104,7 @@ def test_hash_is_the_last_eight_bytes_of_md5(texts):
 
 
 def test_hashes_keep_the_order_of_long_series():
-    """Hashes of a series that is hashed in several batches are in the order of its texts."""
+    """Hashes of a long column of texts, computed in several batches, are in the order of the texts."""
     texts = pl.Series([f"query {i}" for i in range(400_000)])
     hashed = Hash64.of(texts)
     rows = [0, 122_879, 122_880, 204_801, 399_999]

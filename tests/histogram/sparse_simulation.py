@@ -76,7 +76,7 @@ def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None
     labels = np.zeros(both[0].published.shape[1], int) if kinds is None else kinds[cells]
     weights = 1 << np.arange(len(first.published))
     patterns = [np.column_stack([labels, weights @ each.published]) for each in both]
-    # Replace the codes of publication patterns by small numbers, because large codes would hide the noise.
+    # Number the publication patterns from 0, because their large codes would hide the noise in the two-sample test.
     numbered = np.unique(np.concatenate(patterns), axis=0, return_inverse=True)[1].reshape(2, -1)
     seen = [each.published.any(axis=0) for each in both]
     paths = [

@@ -29,7 +29,7 @@ class Given:
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """Return the summed error of the inverse binomial distribution function, over all points at which it jumps."""
+    """Return the summed error of the positions of all jumps of the inverse binomial distribution function."""
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
     low, high = np.zeros(k.size), np.full(k.size, 1 - 2.0**-53)

@@ -118,7 +118,7 @@ def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
 
 
 def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndarray:
-    """Return, for each number in `near`, the largest double close to it for which `holds` is true, by bisection."""
+    """Find by bisection, for each number in `near`, the largest nearby double for which `holds` is true."""
     low, high = near - 1e-9 * np.abs(near), near + 1e-9 * np.abs(near)
     for _ in range(40):
         middle = (low + high) / 2
@@ -128,7 +128,7 @@ def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndar
 
 
 def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
-    """Return the summed error of the inverse tail function of the noise, over all points at which it jumps."""
+    """Return the summed error of the positions of all jumps of the inverse tail function of the noise."""
     rate = real(family.rate(level))
     norm, last = np.log1p(np.exp(-rate)), int(45 / float(rate)) + 2
     above, below = np.arange(0, last), -np.arange(1, last)

@@ -61,7 +61,7 @@ MANY = [
     ("0.03", 6.0),
 ]  # fmt: skip
 AROUND = [("0.02", 12.5), ("0.5", 12.5), ("0.1", 12.0), ("2", 13.0), ("0.5", 11.5)]
-# With 120,000 cells of each count, a relative error of 2 % in a common publication pattern is detected.
+# With 120,000 cells of each count, a 2 % error in the probability of a common publication pattern is detected.
 CASES = {
     "gaussian": Case(Gaussian(1.5), SCRAMBLED, (0, 1, 3), 120_000),
     "laplace": Case(Laplace(1.5), [("1/2", 4.0), ("1/4", 7.0), ("2", 3.0), ("1/2", 3.25)], (0, 2), 60_000),

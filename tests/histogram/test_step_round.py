@@ -19,7 +19,7 @@ from tests.noise.laws import prefix_covariance
 from tests.stats import assert_consistent, assert_detected, mean_test
 
 COVARIANCE = prefix_covariance(5)
-# With 40,000 cells of each kind, a relative error of 4 % in a common publication pattern is detected.
+# With 40,000 cells of each kind, a 4 % error in the probability of a common publication pattern is detected.
 CELLS = 40_000
 # Running counts of five kinds of cells: always empty, empty at first, growing, jumping late, and constant.
 HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])

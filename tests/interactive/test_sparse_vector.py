@@ -58,7 +58,7 @@ def test_monotone_questions_have_half_the_noise():
 
 
 def test_after_a_trigger_the_threshold_is_drawn_afresh():
-    """After a trigger, answers are distributed as with a newly drawn threshold; keeping the old one is rejected."""
+    """After a trigger, answers are distributed as with new threshold noise; keeping the old noise is rejected."""
     seen, kept = np.zeros(2, int), np.zeros(2, int)
     about, rng = SparseVector(threshold=0, level=2, triggers=2, split="1/2"), np.random.default_rng(82)
     for _ in range(2 * RUNS):  # about one run in three triggers

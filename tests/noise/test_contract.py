@@ -38,7 +38,7 @@ from tests.stats import (
 COARSE, MIDDLE, FINE = Fraction(1, 6), Fraction(1, 3), Fraction(1)
 FAMILIES = [Gaussian(sensitivity=1.0), Laplace(), DiscreteLaplace(), Poisson(), Skellam(), Exponential()]
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
-# With 60,000 draws, a scale that is 2 % off is detected, and so is an order reversed in 0.01 % of the columns.
+# With 60,000 draws, a scale that is 2 % off is detected, and so is a wrong order in 0.01 % of the columns.
 DRAWS = 60_000
 
 

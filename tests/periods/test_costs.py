@@ -89,7 +89,7 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
     assert by_user == Fraction(row["level"])
     said = Fraction(row["per_period"].split()[0])
     largest = max(map(Fraction, LEVELS.values()))
-    # The order decides which period replaces a deleted one, so the ledger charges the two costliest periods.
+    # The order of appending decides which period replaces a deleted one, so the ledger charges the costliest two.
     assert by_period <= said <= 2 * largest
     assert (by_period > largest) == (said > largest) == (most < len(ORDER))
     if most == 1:

@@ -27,7 +27,7 @@ from sparsehist.release.steps import StepFiles
 from tests.running.logs import frame, started
 from tests.stats import assert_consistent, assert_detected, ks_test, two_sample_outcomes, two_sample_vectors
 
-# With 8,000 cells of each kind, a relative error of 9 % in a common publication pattern is detected.
+# With 8,000 cells of each kind, a 9 % error in the probability of a common publication pattern is detected.
 CELLS = 8_000
 HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])
 KINDS = np.repeat(np.arange(5), CELLS)

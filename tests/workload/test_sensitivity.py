@@ -153,7 +153,7 @@ def test_haar_is_priced_exactly(n: int) -> None:
 @pytest.mark.parametrize(("blend", "window"), [(0, 0), (0.5, 3), (4, 8), (64, 15)])
 @pytest.mark.parametrize("n", [3, 30, 500])
 def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, window, n) -> None:  # type: ignore[no-untyped-def]
-    """Every row of the spectral kernel is positive and falls away from the diagonal, as its sensitivity requires."""
+    """Every row of the spectral kernel is positive and falls away from the diagonal, as the L2 bound requires."""
     strategy = strategy_named(f"spectral(blend={blend}, window={min(window, n - 1)})", kind(n))
     i, kernel, table = np.arange(n), strategy.kernel, strategy._table
     K = table[np.abs(i[:, None] - i)] + kernel.sign * table[i[:, None] + i + kernel.shift]

@@ -1,4 +1,4 @@
-"""The durable state: a private, locked directory that survives crashes and never repeats published noise."""
+"""The store: a private, locked directory that survives crashes and never draws noise for a published level twice."""
 
 from sparsehist.store.layout import is_store
 from sparsehist.store.lifecycle import adopt, backup, create_store, ensure_store

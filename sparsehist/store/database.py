@@ -1,8 +1,8 @@
-"""Read and write the SQLite state file and its digest.
+"""Read and write a store's SQLite state file and the digest of that file.
 
-A connection lives for one call. At a commit (`pragma synchronous = extra`) SQLite synchronises the rollback journal
-and its directory, the state file, then the directory again after unlinking the journal, which is the instant of the
-commit.
+Every call opens a new connection. With `pragma synchronous = extra`, a commit synchronises the rollback journal and
+its directory, synchronises the state file, deletes the journal, and synchronises the directory again. Deleting the
+journal is the moment of the commit.
 
 SQLite notices few flipped bits, so `state.digest` holds the SHA-256 of the state file and its change counter. It is
 compared at every opening, and written (unsynchronised) at the end of a block that changed the state. After a crash
@@ -28,8 +28,8 @@ from sparsehist.store.private_files import PRIVATE, altered, disk_errors, read_r
 from sparsehist.store.statements import statement
 
 _DIGEST = "state.digest"
-_OLDEST = (3, 37)  # the first version with strict tables
-_CHANGES = slice(24, 28)  # the change counter in the header of a SQLite file
+_OLDEST = (3, 37)  # the first version of SQLite with strict tables
+_CHANGES = slice(24, 28)  # bytes of the change counter in the header of a SQLite file
 _IN_USE = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _UNREADABLE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
 _REFUSED_BY_SYSTEM = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")
@@ -38,7 +38,7 @@ _connections: set[sqlite3.Connection] = set()
 
 
 class Database:
-    """An open state file; its errors never contain SQLite's messages."""
+    """An open state file. Its errors never contain SQLite's messages, which may quote data."""
 
     def __init__(self, store: Path, *, durable: bool, create: bool = False) -> None:
         """Open the state file of a store, or create an empty one."""
@@ -71,7 +71,7 @@ class Database:
             raise
 
     def run(self, sql: str, /, **values: object) -> list[Any]:
-        """Run a statement, SQL or a name in sql/state.sql, and return its rows."""
+        """Run a statement, given as SQL or by its name in sql/state.sql, and return the rows."""
         with self._plain_errors():
             return self._connection.execute(statement(sql) if sql.isidentifier() else sql, values).fetchall()
 
@@ -84,7 +84,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the block as a transaction; its changes are on the disk when it ends."""
+        """Run the block as a transaction; when the block ends, its changes are on the disk."""
         self.run("begin immediate")
         try:
             yield
@@ -95,12 +95,12 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Write the digest of the state file if it has changed, and close the file."""
+        """Close the state file; if it has changed, write its digest first."""
         if os.getpid() != self._process:
             return
-        with suppress(OSError, StoreError):  # without a digest, SQLite's check runs
+        with suppress(OSError, StoreError):  # without a digest, the next opening runs SQLite's own check
             state = self._path.read_bytes()
-            journal = self._path.with_name(f"{STATE}-journal")  # exists if a transaction must be rolled back
+            journal = self._path.with_name(f"{STATE}-journal")  # exists if SQLite must roll back a transaction
             if self._durable and _changes(state) != self._recorded_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
@@ -116,8 +116,8 @@ class Database:
             raise altered(self._path)
 
     def _check(self) -> None:
-        """Refuse a state that was altered, or that has triggers or views."""
-        # The first statement rolls back the transaction of a killed process.
+        """Raise an error if the state file was altered, or contains triggers or views."""
+        # The first statement makes SQLite roll back a transaction that a killed process left open.
         if self.run("select 1 from sqlite_schema where type in ('trigger', 'view')"):
             raise altered(self._path)
         if not self._durable:
@@ -140,12 +140,12 @@ class Database:
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
         if os.getpid() != self._process:
-            raise StoreInUseError("a store opened before a fork cannot be used after it; open it in the child")
+            raise StoreInUseError("a store opened before a fork cannot be used in its child; open it again there")
         try:
             yield
         except UnicodeEncodeError:
             raise_alone(StoreError(f"{self._path!r} cannot hold a path or text that is not valid UTF-8; rename it"))
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter if SQLite quotes damaged text
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # UnicodeDecodeError if SQLite quotes damaged text
             name = getattr(error, "sqlite_errorname", None) or ""
             if name.startswith(_IN_USE):
                 raise_alone(

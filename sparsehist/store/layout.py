@@ -1,4 +1,4 @@
-"""The directory of a store: names of its files, format, lock, and temporary directories."""
+"""The layout of a store's directory: file names, format version, lock, and temporary directories."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FORMAT_VERSION = 1
 STATE, LOCK, SERIES, SPILL = "state.sqlite", "lock", "series", "tmp"
 FORMAT = "format"
 _SPILL_NAME = "sparsehist-spill-"
-_NAP = 0.01  # seconds between two attempts to lock
+_NAP = 0.01  # seconds between two attempts to lock a store
 
 
 def identity_of(store: Path) -> str:
-    """Return inode and change time (ctime) of the file `format`: they differ in a copy or a restored store.
+    """Return the inode and change time (ctime) of the file `format`, which differ in a copied or restored store.
 
-    No program can set a change time. Moving the directory within its file system keeps both.
+    No program can set a change time. Moving the directory within a file system changes neither number.
     """
     with disk_errors(store):
         file = (store / FORMAT).stat()
@@ -34,7 +34,7 @@ def identity_of(store: Path) -> str:
 
 
 def store_id_at(store: Path) -> str | None:
-    """Return the id of the store at a path, None if its format file cannot be read."""
+    """Return the id of the store at a path, or None if the store's format file cannot be read."""
     try:
         return str(read_json(store / FORMAT)["store_id"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -48,30 +48,30 @@ def is_store(store: Path) -> bool:
 
 
 def check_format(store: Path) -> None:
-    """Refuse a store of another format version, a store without its state, or one that other users can write to."""
+    """Raise an error if the format is unknown, the state is missing, or other users can write to the store."""
     try:
         version = read_json(store / FORMAT)["sparsehist store"]
     except (OSError, ValueError, KeyError, TypeError):
         raise StoreDamagedError(f"{store / FORMAT} is missing or altered; restore the store from a backup") from None
     if version != FORMAT_VERSION:
         raise StoreError(
-            f"store {store} has format {version!r}, this sparsehist reads format {FORMAT_VERSION}; upgrade sparsehist"
+            f"store {store} has format {version!r}; upgrade sparsehist, because it only reads format {FORMAT_VERSION}"
         )
     for name in (STATE, SERIES):
         if not (store / name).exists():
             raise StoreDamagedError(f"{store / name} is missing; restore the store from a backup")
     if store.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StoreError(
-            f"other users can write to the store {store}: make sure that nobody did, then `chmod 700 {store}`"
+            f"other users can write to the store: make sure that nobody altered it, then run `chmod 700 {store}`"
         )
 
 
 @contextmanager
 def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold the lock file at `path`; the file remains afterwards.
+    """Lock the file at `path` while the block runs; the file is not removed afterwards.
 
-    Every call opens the file again, so threads exclude each other like processes. A child forked inside the block
-    cannot release the lock.
+    Every call opens the file again, so the lock excludes other threads as well as other processes. A child process
+    that is forked inside the block cannot release the lock.
     """
     owner, deadline = os.getpid(), time.monotonic() + wait
     while (descriptor := _locked(path)) is None:
@@ -87,7 +87,7 @@ def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int | None:
-    """Lock a file and return its descriptor; None if another process or thread holds it."""
+    """Lock a file and return its descriptor, or None if another process or thread holds the lock."""
     try:
         with disk_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
@@ -97,7 +97,7 @@ def _locked(path: Path) -> int | None:
         raise
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):  # False if the directory was replaced meanwhile
+        if os.path.samestat(os.fstat(descriptor), path.stat()):  # else the directory was replaced
             return descriptor
     os.close(descriptor)
     return None
@@ -105,24 +105,24 @@ def _locked(path: Path) -> int | None:
 
 @contextmanager
 def locked_directory(directory: Path) -> Iterator[None]:
-    """Make a private directory, locked while this process lives; remove it at the end unless it was moved."""
+    """Make a private directory and lock it for the block; remove it at the end unless it was moved."""
     owner, descriptor = os.getpid(), None
     while descriptor is None:
         with disk_errors(directory.parent), suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        with suppress(NotFoundError):  # another process removed the directory because it judged this one dead
+        with suppress(NotFoundError):  # another process removed the directory before it was locked
             descriptor = _locked(directory / LOCK)
     try:
         yield
     finally:
-        if os.getpid() == owner:  # a child forked inside the block must not remove it
+        if os.getpid() == owner:  # a child forked inside the block must not remove the directory
             shutil.rmtree(directory, ignore_errors=True)
         os.close(descriptor)
 
 
 @contextmanager
 def spill_directory(parent: Path | None = None) -> Iterator[Path]:
-    """Make a private temporary directory for rows of the log; the next process removes it if this one dies."""
+    """Make a private temporary directory for rows of the log. If this process dies, a later call removes it."""
     parent = parent or Path(tempfile.gettempdir())
     with suppress(OSError):
         remove_dead(parent, _SPILL_NAME)
@@ -132,7 +132,7 @@ def spill_directory(parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_dead(parent: Path, begins: str, ends: str = "") -> None:
-    """Remove this user's directories in `parent`, with such names, whose processes died; each under its lock."""
+    """Remove this user's directories in `parent`, named `begins`…`ends`, that no living process has locked."""
     for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  only names; there may be many files
         directory = parent / name
         if name.startswith(begins) and name.endswith(ends):

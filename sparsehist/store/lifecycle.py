@@ -1,4 +1,4 @@
-"""Make, copy and adopt stores."""
+"""Create, copy and adopt stores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sparsehist.store.witnesses import MARK_SUFFIX
 
 
 def create_store(path: Path, *, durable: bool = True) -> None:
-    """Create an empty store, a directory that only its owner can read, atomically."""
+    """Create an empty store atomically: a directory that only its owner can read."""
     _check_is_free(path)
     path = path.resolve()
     with _building(path, durable=durable) as building:
@@ -49,20 +49,20 @@ def create_store(path: Path, *, durable: bool = True) -> None:
 
 
 def ensure_store(path: Path) -> None:
-    """Make a store unless there is one."""
+    """Create a store at a path unless there is one."""
     if not is_store(path):
         try:
             create_store(path)
         except NameTakenError:
-            if not is_store(path):  # else another process made it meanwhile
+            if not is_store(path):  # if it is, another process created it meanwhile
                 raise
 
 
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
     """Copy a store consistently; the copy is on the disk when this returns.
 
-    The copy is a backup, not a second store: it is refused until `adopt` makes it replace a lost store. Once
-    the store has released something after the copy was made, the copy is refused for good.
+    The copy is a backup, not a second store: it cannot be used until `adopt` lets it replace a lost store. Once the
+    store has released something after the copy was made, the copy is refused for good.
 
     Args:
         path: The store.
@@ -72,7 +72,7 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
     _check_is_free(Path(destination))
     path, destination = Path(path).resolve(), Path(destination).resolve()
     if path in destination.parents:
-        raise DeclarationError(f"{destination} is inside the store: copy it to another directory")
+        raise DeclarationError(f"{destination} is inside the store: choose a directory outside it")
     with open_state(path, wait=wait), _building(destination, durable=True) as building, disk_errors(destination):
         ignore = shutil.ignore_patterns(LOCK, SPILL)
         shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True)
@@ -82,11 +82,11 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
 
 
 def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: float = 0.0) -> None:
-    """Use a copy of a store instead of the original, which is lost for good or was replaced by the copy.
+    """Use a copy of a store in place of the original, which must be gone: lost, or overwritten by the copy.
 
-    Other copies of the same age are refused from then on, if they can reach the mark beside the old path or a public
-    ledger. If they cannot (on another machine), nothing detects them: two adopted copies draw different noise for one
-    level, and both releases together reveal more than the ledger says.
+    Other copies as old as this one are refused from then on if they can read the mark at the old path or a public
+    ledger. If they cannot, for example on another machine, nothing detects that two copies were adopted. These draw
+    different noise for one level, and both releases together reveal more than the ledger says.
 
     Args:
         path: The copy.
@@ -96,21 +96,22 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
 
     Raises:
         DeclarationError: If `home_is_gone` is not given.
-        StoreRolledBackError: If the original still exists at its path, or if a witness shows that it was used since.
+        StoreRolledBackError: If the original still exists at its path, or if a mark or a public ledger shows that it
+            was used after this copy was made.
     """
     path = Path(path).resolve()
     with locked_state(path, wait=wait) as state:
         home, identity = state.home, identity_of(path)
         if store_id_at(home) == state.store_id and not path.samefile(home):
             raise StoreRolledBackError(
-                f"the original of this copy still exists at {home}; two stores would draw different noise for one "
-                "level. Use the original, or remove it first"
+                f"the original still exists, and original and copy would draw different noise for one level: use the "
+                f"original, or remove it first; original: {home}"
             )
         check_is_newest(state)
         if identity != state.identity and home_is_gone is not True:
             raise DeclarationError(
-                f"to adopt {path}, confirm that the store at {home} is gone for good, that no other copy of it is "
-                "used, and that nothing was released after this copy was made: home_is_gone=True, or --home-is-gone"
+                f"give home_is_gone=True (--home-is-gone) to confirm that the original store is gone for good, that "
+                f"no other copy is used, and that nothing was released after this copy was made; original: {home}"
             )
         if (identity, path) != (state.identity, home):
             state.adopt(identity)
@@ -124,7 +125,7 @@ def _check_is_free(path: Path) -> None:
     if in_use:
         raise NameTakenError(f"{path} exists already; choose another path, or open it if it is a store")
     if not path.parent.is_dir():
-        raise NotFoundError(f"{path.parent} is not a directory; make it first")
+        raise NotFoundError(f"{path.parent} is not a directory; create that directory first")
 
 
 @contextmanager
@@ -134,7 +135,7 @@ def _building(path: Path, *, durable: bool) -> Iterator[Path]:
     with locked_directory(building):
         yield building
         try:
-            building.rename(path)  # the system refuses if `path` exists and is not an empty directory
+            building.rename(path)  # fails if `path` exists and is not an empty directory
         except OSError:
             raise NameTakenError(f"{path} exists already; choose another path") from None
         if durable:

@@ -25,10 +25,10 @@ from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, mark_path,
 
 @contextmanager
 def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str | None = None) -> Iterator[State]:
-    """Lock and open a store for a block; nothing stays open afterwards.
+    """Lock and open a store while the block runs.
 
-    A store that is not `durable` may not survive a power cut: nothing is synchronised, and no mark is kept. Events
-    name `who`, by default the user of the operating system.
+    If `durable` is false, writes are not synchronised and no mark is kept, so the store may not survive a power cut.
+    Events record `who` as the caller; by default, that is the user of the operating system.
 
     Raises:
         StoreDamagedError: If a part is missing or altered.
@@ -39,8 +39,8 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
             check_is_newest(state)
         check_is_original(state)
         with disk_errors(state.path):
-            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # reading rolled back an open transaction
-        # Finish the work of a process that died after its commit; the mark is raised before its round is published.
+            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # rolled back when the state was read
+        # An earlier process may have died after its commit, before it erased files and raised the marks.
         state.erase_unknown()
         state.raise_marks()
         yield state
@@ -48,7 +48,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
 
 @contextmanager
 def locked_state(path: Path, *, wait: float, durable: bool = True, who: str | None = None) -> Iterator[State]:
-    """Lock a store and open its state; the store may be a copy, or too old."""
+    """Lock a store and open its state; do not check whether the store is the original and the newest copy."""
     if not is_store(path):
         raise NotFoundError(f"no store at {path}; make one with `sparsehist create`")
     with exclusive_lock(path / LOCK, wait=wait):
@@ -63,11 +63,11 @@ def locked_state(path: Path, *, wait: float, durable: bool = True, who: str | No
 
 
 def check_is_newest(state: State) -> None:
-    """Refuse a store that is older than a mark or a public ledger: it would draw new noise for published levels."""
+    """Raise an error if a mark or a public ledger shows that this store was restored from an older copy."""
     seen = {}
     for path in {state.path, state.home}:
         mark = read_mark(path, state.store_id)
-        # An equal generation with another identity: another copy was adopted at the same time.
+        # If generations are equal but identities differ, another copy of the same age was adopted.
         overtaken = mark.generation == state.generation and mark.identity != state.identity
         seen[mark_path(path)] = mark.generation + overtaken
     for directory in state.publications:
@@ -75,17 +75,17 @@ def check_is_newest(state: State) -> None:
     witness, newest = max(seen.items(), key=lambda item: item[1])
     if newest > state.generation:
         raise StoreRolledBackError(
-            f"store {state.path} is at generation {state.generation}, but {witness} shows that it had reached "
-            f"{newest}: it was restored from an older copy, and would draw other noise for published levels. "
-            "Restore the newest copy; if there is none, make a new store under a new budget"
+            f"store {state.path} was restored from an older copy, and would draw new noise for published levels. "
+            "Restore the newest copy; if there is none, make a new store under a new budget. The generation of this "
+            f"store is {state.generation}, but it is {newest} in {witness}"
         )
 
 
 def check_is_original(state: State) -> None:
-    """Refuse a copy: store and copy would draw different noise for one level."""
+    """Raise an error if the store is a copy: original and copy would draw different noise for one level."""
     if identity_of(state.path) != state.identity:
         raise StoreRolledBackError(
-            f"store {state.path} is a copy of the one at {state.home}, or was restored from a copy, or the owner, "
-            "mode or links of its files changed. If it is the newest copy and no other one will be used, adopt it: "
+            f"the store is a copy of {state.home}, or was restored from a copy, or the owner, mode or links of its "
+            "files changed. If it is the newest copy, and no other copy will be used, adopt it: "
             f"`sparsehist adopt {state.path} --home-is-gone`"
         )

@@ -1,4 +1,4 @@
-"""Write files atomically, readable by the owner only, and synchronised before anything refers to them."""
+"""Write files atomically: readable by their owner only, and on the disk before anything refers to them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.records import RegisteredFile
 
 PRIVATE = 0o600
-PUBLIC = 0o666  # minus the umask of the process
+PUBLIC = 0o666  # mode of published files, reduced by the umask of the process
 NEW = ".new"
 """Suffix of files being written; unfinished ones may be deleted."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT)
-_LARGEST = 1 << 26  # bytes; enough for a public ledger of 250,000 releases
+_LARGEST = 1 << 26  # size limit in bytes; enough for a public ledger of 250,000 releases
 
 
 def read_regular(path: Path) -> bytes:
-    """Read a small regular file that anybody may have written; else raise OSError, without waiting for a pipe."""
+    """Read a small regular file. Raise OSError for a large file, a pipe or a device, without waiting for data."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "no regular file")
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
-        raise OSError(errno.EFBIG, "too large for such a file")
+        raise OSError(errno.EFBIG, f"the file is larger than {_LARGEST} bytes")
     return content
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file that anybody may have written; OSError as in `read_regular`, ValueError if it is not JSON."""
+    """Read a small JSON file. Raise ValueError if its content is not JSON, and OSError as `read_regular` does."""
     try:
         return json.loads(str(read_regular(path), "utf-8"))
     except RecursionError:
@@ -62,7 +62,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 class HashedFile:
-    """A file being written by `atomic_file`, with its size and digest so far."""
+    """A file that `atomic_file` is writing, with the size and the digest of its content so far."""
 
     def __init__(self, name: str, file: BinaryIO) -> None:
         self._name, self._file, self._digest, self.size = name, file, hashlib.sha256(), 0
@@ -80,10 +80,10 @@ class HashedFile:
 def atomic_file(
     path: Path, *, durable: bool, mode: int = PRIVATE, temporary: Path | None = None
 ) -> Iterator[HashedFile]:
-    """Write a file under a temporary name, synchronise it, and rename it: completely or not at all.
+    """Write a file completely or not at all: write it under a temporary name, synchronise it, then rename it.
 
-    The default temporary name is always the same, so killed runs leave at most one, which the next run overwrites.
-    The caller holds the lock of the directory.
+    The default temporary name depends only on `path`, so killed processes leave at most one temporary file, which
+    the next call overwrites. The caller holds the lock of the directory.
     """
     temporary = temporary or path.with_name(path.name + NEW)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -121,20 +121,20 @@ def synchronise(path: Path) -> None:
 
 
 def check_file(directory: Path, registered: RegisteredFile) -> Path:
-    """Return the path of a registered file; refuse a missing file and a file of the wrong size."""
+    """Return the path of a registered file; raise an error if the file is missing or its size is wrong."""
     path = directory / registered.name
     try:
         size = path.stat().st_size
     except OSError:
         raise StoreDamagedError(f"{path} is missing; restore the store from a backup") from None
     if size != registered.size:
-        # The difference is secret: sizes reveal numbers of keys and units.
-        raise StoreDamagedError(f"{path} does not have the size that was recorded; restore the store from a backup")
+        # The message must not show the sizes, because they reveal numbers of keys and units.
+        raise StoreDamagedError(f"{path} does not have its recorded size; restore the store from a backup")
     return path
 
 
 def verify_file(directory: Path, registered: RegisteredFile) -> None:
-    """Compare the content of a registered file with its digest, in little memory."""
+    """Compare a registered file with its digest, without reading the whole file into memory."""
     path = check_file(directory, registered)
     with disk_errors(path), path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != registered.digest:
@@ -142,7 +142,7 @@ def verify_file(directory: Path, registered: RegisteredFile) -> None:
 
 
 def verified(directory: Path, registered: RegisteredFile) -> bytes:
-    """Return the content of a registered file, compared with its digest."""
+    """Return the content of a registered file; raise an error if it does not match the digest."""
     path = check_file(directory, registered)
     with disk_errors(path):
         content = path.read_bytes()

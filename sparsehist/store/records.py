@@ -1,4 +1,4 @@
-"""Records that are written to the state and read from it. Records with secrets do not show them in their repr."""
+"""Records that are stored in the state file. The repr of a record shows no secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Spot = Fraction | tuple[int, Fraction]
 @secret
 @dataclass(frozen=True)
 class RegisteredFile:
-    """A file in the directory of a series: its size in bytes and its SHA-256 in hex.
+    """A file in the directory of a series, with its size in bytes and its SHA-256 in hex.
 
     Sizes are secret, because they depend on the numbers of keys and units.
     """
@@ -38,9 +38,10 @@ class RegisteredFile:
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A noise path of a series with its attachments; `workload` may also be the name of an interactive session.
+    """A noise path of a series, with the files attached to it. `workload` names a workload or a session of queries.
 
-    The path of the cells is opened with the series, others with their first round; before that, `path_id` is -1.
+    The path of the cells is created with the series, every other path with its first round. Until then, `path_id` is
+    -1.
     """
 
     series_id: str
@@ -53,16 +54,16 @@ class PathRecord:
 
     @property
     def name(self) -> tuple[str, str | None, str | None]:
-        """Name of the path in the ledger."""
+        """Name of the path in the ledger: kind, workload and strategy."""
         return self.kind, self.workload, self.strategy
 
 
 @dataclass(frozen=True)
 class SeriesRecord:
-    """A series; the first of `paths` is the path of its cells. Directory and paths are set when it is registered.
+    """A series. Its directory and noise paths are empty until it is registered; the path of its cells comes first.
 
-    `series_id` is random, in hex, and names the directory. Secret: the salt, and `made_from`, keyed digests of the
-    log.
+    `series_id` is random, in hex, and names the directory. `salt` and `made_from` (keyed digests of query and log)
+    are secret.
     """
 
     series_id: str
@@ -85,10 +86,10 @@ class SeriesRecord:
 
 @dataclass(frozen=True)
 class ReleaseRecord:
-    """A committed release: `request` holds the caller's parameters, `metadata` is published with the rows.
+    """A committed release. `request` holds the caller's parameters; `metadata` is published with the rows.
 
-    Everything except the request is public. `generation` is that of the store after the commit; `threshold` is the
-    effective one, minus infinity for a workload.
+    Everything except `request` is public. `generation` is the generation of the store after the commit. `threshold`
+    is the effective threshold, minus infinity for a workload.
     """
 
     path_id: int
@@ -102,9 +103,9 @@ class ReleaseRecord:
 
 @dataclass(frozen=True, repr=False)
 class Tracked:
-    """The cells whose noise was drawn (published or not), in the order of cell numbers. Secret.
+    """The tracked cells of a noise path, published or not, in the order in which they were first tracked. Secret.
 
-    `position` in the counts file, -1 for an empty cell, and true `count`; both of shape (t,).
+    `position` is a cell's position in the counts file (-1 for an empty cell), `count` its true count; shape (t,).
     """
 
     position: IntArray
@@ -113,14 +114,14 @@ class Tracked:
 
 @dataclass(frozen=True, repr=False)
 class NewRound:
-    """A round to commit.
+    """A round that is ready to be committed: one release with the noise drawn for it.
 
-    A workload path tracks no cells; from its first round on, its state has m numbers.
+    The path of a workload tracks no cells: from its first round on, its noise is a vector of m numbers.
 
     Attributes:
-        path_id: The noise path of the round, or the path that it opens.
-        level_noise: Noise at this level for the cells tracked before, shape (t,), or of the workload, shape (m,);
-            None if the level was spent before.
+        path_id: The noise path of the round, or the path that the round creates.
+        level_noise: Noise at this level: of the cells tracked before, shape (t,), or of the workload, shape (m,).
+            None if the path has an earlier release at this level.
         threshold: Effective threshold; minus infinity if everything is published.
         positions: Positions of newly tracked cells in the counts file, -1 for an empty cell; shape (q,).
         counts: True counts, or true sums in steps, of newly tracked cells; shape (q,).
@@ -148,15 +149,16 @@ class NewRound:
 
     @property
     def spot(self) -> Spot:
-        """The level, or (step, level), of the round's noise."""
+        """Level of the round's noise; for running counts, (step, level)."""
         return self.level if self.step is None else (self.step, self.level)
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A step of a running series, from 0. Its keyed digest of pairs is None after they were erased. Secret.
+    """One step of a running series, counted from 0. `digest` is a keyed digest of its pairs of unit and key. Secret.
 
-    `unit_kind` is the type in which units are compared; `source` describes the log, as in a declaration.
+    `digest` is None once the series is finished. `unit_kind` is the type in which units are compared; `source`
+    describes the log, as in a declaration.
     """
 
     step: int

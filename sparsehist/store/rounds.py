@@ -1,8 +1,8 @@
-"""The rounds of a noise path, and their files: newly tracked cells and the noise that was drawn.
+"""Read and write the rounds of a noise path. Each round has a file of newly tracked cells and drawn noise.
 
-Levels are numbered in the order of first release. The file of a round holds the noise of its q new cells at each
-level spent so far; if the round spends a new level, also the noise at that level of the t cells tracked before. So
-all noise at a level is in the round that spent it and in later ones, in the order of cell numbers.
+Levels are numbered in the order of first release. The file of a round holds the noise of its q new cells at every
+level so far. The first round at a level also stores the noise at that level of the t cells tracked before. So all
+noise at a level is in the first round at that level and in later rounds, in the order of cell numbers.
 
 A file is an archive of numpy arrays: `seal` (digest of the round's row in the state), `positions` and `counts` of new
 cells, `level_noise` (t), `noise` (levels × q), and `keys` of empty cells as an Arrow stream. The state contains the
@@ -36,10 +36,10 @@ _TRACKING = ("cells", "measure")
 @secret
 @dataclass(frozen=True)
 class Round:
-    """A committed round.
+    """A committed round: its file, and the sizes of the arrays in the file.
 
-    `n_past` (t) cells were tracked before, `n_new` (q) are new, of which `n_empty` are empty. If the round spends a
-    level, this is the last of `n_levels`.
+    `n_past` (t) cells were tracked before the round. `n_new` (q) cells are newly tracked, `n_empty` of them empty.
+    `spends` is true for the first round at a level, which is then the last of `n_levels` levels.
     """
 
     file: RegisteredFile
@@ -56,15 +56,15 @@ class Round:
 
 
 def sealed(*row: object) -> bytes:
-    """Return the digest of a round's row: generation, name, level, threshold, step, metadata, whether it spends."""
+    """Return the digest of a round's row: (generation, name, level, threshold, step, metadata, spends)."""
     return hashlib.sha256(json.dumps(row).encode()).digest()
 
 
 @dataclass(frozen=True, repr=False)
 class PathHistory:
-    """The rounds of a noise path, in order; their files are read when first needed.
+    """The rounds of a noise path in order. The file of a round is read when it is first needed.
 
-    `levels`, or (step, level) of running counts, are in the order of their first release.
+    `levels` are in the order of their first release; for running counts they are pairs (step, level).
     """
 
     directory: Path
@@ -76,11 +76,11 @@ class PathHistory:
 
     @property
     def n_tracked(self) -> int:
-        """Number of cells tracked so far, or of numbers in a workload's state."""
+        """Number of cells tracked so far; for a workload, the length m of its noise vector."""
         return self.rounds[-1].new.stop if self.rounds else 0
 
     def arrays(self, number: int) -> Mapping[str, AnyArray]:
-        """Return the arrays of a round; the first reading checks its file and its row."""
+        """Return the arrays of a round; the first call checks them against the digests in the state."""
         if number not in self._opened:
             stored = self.rounds[number]
             n_past = self.rounds[number - 1].new.stop if number else stored.n_past
@@ -100,7 +100,7 @@ class PathHistory:
         return Tracked(position, count)
 
     def empty_keys(self) -> pl.DataFrame:
-        """Return the keys of the tracked empty cells, in order; there must be at least one."""
+        """Return the keys of the tracked empty cells in order of tracking; there must be at least one such cell."""
         import polars as pl
 
         keys = [arrays["keys"].tobytes() for stored, arrays in self._with_new_cells() if stored.n_empty]
@@ -108,9 +108,9 @@ class PathHistory:
 
     def noise(self, level: Spot, n_tracked: int) -> NoiseArray:
         if n_tracked != self.n_tracked:
-            raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
+            raise StoreInUseError("the tracked cells changed while the round was prepared; begin the round again")
         if level not in self.levels:
-            raise NotFoundError("that level was never spent on this path")
+            raise NotFoundError("this noise path has no release at that level")
         ordinal, noise = self.levels.index(level), np.empty(n_tracked, self._dtype)
         for stored, arrays in self._with_new_cells():
             if stored.n_levels > ordinal:
@@ -122,7 +122,7 @@ class PathHistory:
         raise altered(self.directory)
 
     def write_round(self, name: str, record: NewRound, row: Sequence[object], *, durable: bool) -> Round:
-        """Write the file of the next round, sealed with its row in the state; a record that does not fit is a bug."""
+        """Write the file of the next round, with the digest of its row. A record that does not fit is a LawError."""
         spends = record.spot not in self.levels
         levels = [*self.levels, *([record.spot] if spends else [])]
         past = np.array([] if record.level_noise is None else record.level_noise, self._dtype)
@@ -158,5 +158,5 @@ class PathHistory:
 
     def _with_new_cells(self) -> Iterator[tuple[Round, Mapping[str, AnyArray]]]:
         numbers = enumerate(self.rounds if self.kind in _TRACKING else ())
-        checked = [(stored, self.arrays(number)) for number, stored in numbers]  # rounds without new cells, too
+        checked = [(stored, self.arrays(number)) for number, stored in numbers]  # checks every round
         return ((stored, arrays) for stored, arrays in checked if stored.n_new)

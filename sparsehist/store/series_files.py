@@ -1,8 +1,8 @@
-"""The files of a series, written once: keys sorted by count, hashes of keys, and an index of both.
+"""Write and read the files of a series: keys sorted by count, hashes of the keys, and an index of both files.
 
-`counts` holds the keys, with the sums of declared measures, sorted by count. Within a group of equal count, keys are
-in uniformly random order: tracked cells are the first of their group, and the next to be tracked follow them. It is a
-sequence of Arrow record batches.
+The file `counts` holds the keys, their counts and their sums of declared measures, sorted by count. Keys of equal
+count form a group and are in uniformly random order. The first keys of a group are tracked; the next ones become
+tracked when more are needed. The file is a sequence of Arrow record batches.
 `support` holds the sorted hashes of the keys with their positions in `counts`. `index` holds the groups of equal
 count and, for each part of the other files, its end, its checksum and its first position or hash. A part is compared
 with its checksum before it is used.
@@ -48,14 +48,14 @@ def write_series_files(
     threads: int | None = None,
     rng: np.random.Generator,
 ) -> list[RegisteredFile]:
-    """Write the files of a series, as `write_sorted` does, from unsorted counts in memory; omit keys that count 0."""
+    """Sort counts in memory, without keys of count 0, and write the files of a series with `write_sorted`."""
     order = order_by_count(counted[_COUNT].cast(pl.Int64).to_numpy(), rng=rng)
     pieces = (counted[order[low : low + BATCH_ROWS]] for low in range(0, max(len(order), 1), BATCH_ROWS))
     return write_sorted(directory, pieces, salt=salt, durable=durable, threads=threads)
 
 
 def order_by_count(counts: IntArray, *, rng: np.random.Generator) -> IntArray:
-    """Return the order of rows by count, without those that count 0, uniformly random among equal counts."""
+    """Return the numbers of the rows with a positive count, by count; equal counts are in uniformly random order."""
     order = rng.permutation(np.flatnonzero(counts))
     by_count: IntArray = order[pl.Series(counts[order]).arg_sort().to_numpy()]
     return by_count
@@ -64,11 +64,11 @@ def order_by_count(counts: IntArray, *, rng: np.random.Generator) -> IntArray:
 def write_sorted(
     directory: Path, pieces: Iterable[pl.DataFrame], *, salt: bytes, durable: bool = True, threads: int | None = None
 ) -> list[RegisteredFile]:
-    """Write the files of a series from sorted counts in bounded memory, and return them for registration.
+    """Write the files of a series from sorted counts, in bounded memory; return their sizes and digests.
 
-    `pieces` are frames, at least one, with columns key_0 …, count and sum_0 …, without nulls; each key once. Counts,
-    at least 1, increase over all frames; keys of equal count are in uniformly random order. A release reads whole
-    frames, so each should have about 10,000 rows.
+    `pieces` are one or more frames with columns key_0 …, count and sum_0 …, without nulls. Each key occurs once.
+    Counts are at least 1 and never decrease; keys of equal count are in uniformly random order. A release reads
+    whole frames, so each should have about 10,000 rows.
     """
     rest = iter(pieces)
     first = next(rest)
@@ -82,11 +82,11 @@ def write_sorted(
         return memoryview(batch.serialize()), counts, hash_keys(rows.select(_keys(rows.columns)), salt, table)
 
     def batches(hashes: BinaryIO) -> Iterator[tuple[memoryview, int]]:
-        """Yield the parts of `counts`, and append the hashes of their keys to a file."""
+        """Yield each part of `counts` with the position of its first key; append the hashes of the keys to a file."""
         frames = (piece for piece in chain([first], rest) if len(piece))
         for content, counts, of_keys in in_threads(prepared, frames, threads or cores()):
             if counts[0] < max(sizes, default=1) or (np.diff(counts) < 0).any():
-                raise StoreError("the counts are not in increasing order; count again")
+                raise StoreError("the counts are not sorted in increasing order; count the log again")
             yield content, sizes.total()
             sizes.update(dict(zip(*(part.tolist() for part in np.unique(counts, return_counts=True)), strict=True)))
             of_keys.tofile(hashes)
@@ -115,7 +115,7 @@ def _keys(columns: Iterable[str]) -> list[str]:
 def _write_parts(
     path: Path, parts: Iterable[tuple[memoryview, int]], *, durable: bool
 ) -> tuple[RegisteredFile, WordArray]:
-    """Write parts, each with its first entry; return three rows: end, checksum and first entry of each part."""
+    """Write parts to a file; return the file and an array with end, checksum and first entry of each part."""
     index: list[tuple[int, int, int]] = []
     with atomic_file(path, durable=durable) as file:
         for content, first in parts:
@@ -142,9 +142,9 @@ class _Parts:
         return content
 
     def of_values(self, values: WordArray, side: Literal["left", "right"]) -> Iterator[tuple[int, slice]]:
-        """Yield each part that may contain some of the sorted values, and their slice.
+        """Yield the number of each part that may contain some of the sorted values, and the slice of these values.
 
-        The side is "right" if a part may end with the first entry of the next one.
+        `side` must be "right" if the last entry of a part may equal the first entry of the next part.
         """
         low = np.searchsorted(values, self.first)
         high = np.append(np.searchsorted(values, self.first[1:], side), len(values))
@@ -157,15 +157,15 @@ class SeriesFiles:
     """The files of a series, for reading.
 
     Attributes:
-        groups: The groups of equal count.
+        groups: Count, first position and number of keys of each group of equal count.
         n_nonzero: Number of keys.
     """
 
     def __init__(self, directory: Path, files: Iterable[RegisteredFile], salt: bytes) -> None:
-        """Open the files; read the index only."""
+        """Open the files, and read only the index."""
         registered = {file.name: file for file in files}
         if not {COUNTS, SUPPORT, INDEX} <= set(registered):
-            raise StoreDamagedError(f"{directory} lacks files of its series; restore the store from a backup")
+            raise StoreDamagedError(f"files of a series are missing; restore the store from a backup: {directory}")
         index = np.load(io.BytesIO(verified(directory, registered[INDEX])), allow_pickle=False)
         count, size = index["groups"].T
         self.groups: Groups = (count, np.cumsum(size) - size, size)
@@ -176,7 +176,7 @@ class SeriesFiles:
         self._columns = _keys(self._read([], None).columns)
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """Return the keys at these positions, in that order; text may share memory with other keys."""
+        """Return the keys at these positions in the given order; strings may share memory with other keys."""
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
@@ -195,7 +195,7 @@ class SeriesFiles:
         return pl.concat(rows)[np.argsort(order)]
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
-        """Return the positions of keys in `counts`; -1 for keys without a count."""
+        """Return the positions of these keys in `counts`; -1 for keys that it does not contain."""
         keys = keys.select(self._columns)
         hashes = hash_keys(keys, self._salt)
         order, pairs = np.argsort(hashes), [np.empty((2, 0), np.int64)]
@@ -204,7 +204,7 @@ class SeriesFiles:
             low, high = (np.searchsorted(stored, hashes[order[some]], side) for side in ("left", "right"))
             row, at = np.repeat(order[some], high - low), _ranges(low, high)
             pairs.append(np.stack([row, positions[at].astype(np.int64)]))
-        # Different keys may have the same hash.
+        # Compare the keys too, because different keys may have the same hash.
         row, position = np.concatenate(pairs, axis=1)
         same = np.ones(len(row), dtype=np.bool_)
         for column in self.keys(position):
@@ -221,7 +221,7 @@ class SeriesFiles:
         return self._read(range(len(self._counts.first)), [*self._columns, _COUNT])
 
     def _read(self, parts: Iterable[int], columns: list[str] | None) -> pl.DataFrame:
-        """Return the rows of parts of `counts`; with the schema before them, they are an Arrow stream."""
+        """Return the rows of these parts of `counts`. Schema and parts, joined, are an Arrow stream."""
         stream = b"".join([self._schema, *(self._counts[number] for number in parts)])
         return pl.read_ipc_stream(io.BytesIO(stream), columns=columns)
 

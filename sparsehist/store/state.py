@@ -1,4 +1,4 @@
-"""The state of an open store: series, releases and noise. It stores arrays of noise, whatever their law."""
+"""The `State` class reads and changes an open store: its series, its releases, and their noise as arrays."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a 
 
 
 class State:
-    """An open, locked store. `open_state` creates it; it can only be used inside the `with` block.
+    """An open, locked store, made by `open_state` for use inside the `with` block only.
 
     Attributes:
         path: The directory of the store.
         store_id: Random id of the store.
-        generation: Number of commits so far.
-        identity: Identity of the original's format file (`layout.identity_of`).
+        generation: Number of rounds and other changes committed so far.
+        identity: Identity that the store recorded for its file `format` (`layout.identity_of`).
         home: Path where the store was made or adopted.
         publications: Directories with a public ledger that lists this store.
         durable: Whether writes are synchronised to the disk.
     """
 
     def __init__(self, path: Path, database: Database, *, durable: bool, who: str | None) -> None:
-        """Read the row of the store; it must agree with the format file."""
+        """Read the store's row in the state file; raise an error if it does not match the file `format`."""
         self.path, self.durable, self._who, self._database = path, durable, who, database
         self._series = path / SERIES
         rows = database.run("select format_version, store_id, generation, identity, home from store")
         if len(rows) != 1 or rows[0][:2] != (FORMAT_VERSION, store_id_at(path)):
-            raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")
+            raise StoreDamagedError(f"the state file was altered; restore the store from a backup: {path}")
         self.store_id, self.identity, self.home = str(rows[0][1]), str(rows[0][3]), Path(rows[0][4])
         self.generation: int = rows[0][2]
         self.publications = frozenset(Path(name) for (name,) in database.run("select directory from publication"))
@@ -71,7 +71,7 @@ class State:
 
     @property
     def spill(self) -> Path:
-        """Parent of temporary directories; opening the store removes those of dead processes."""
+        """Directory for temporary files; what dead processes left in it is removed when the store is opened."""
         return self.path / SPILL
 
     # Reading
@@ -80,7 +80,7 @@ class State:
         return next(iter(self.all_series(name)), None)
 
     def all_series(self, name: str | None = None) -> list[SeriesRecord]:
-        """Return all series that were not dropped, in order of creation, or only the one of this name."""
+        """Return the series that were not dropped, in order of creation; with `name`, only that series."""
         return [self._series_record(*row) for row in self._database.run("read_series", name=name)]
 
     def _series_record(
@@ -102,14 +102,14 @@ class State:
         return SeriesFiles(record.directory, record.files, record.salt)
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
-        """Return the current noise paths of a series, cells first; some may be newer than `record`."""
+        """Return the current noise paths of a series, cells first; `record` may lack the newest paths."""
         current = self.series(record.name)
         return list(current.paths) if current is not None and current.series_id == record.series_id else []
 
     def releases(
         self, record: SeriesRecord, *, path_id: int | None = None, name: str | None = None
     ) -> list[ReleaseRecord]:
-        """Return the releases of a series, in order, or only those of a noise path or with a name."""
+        """Return the releases of a series in order; `path_id` and `name` select those of one path or name."""
         rows = self._database.run("read_releases", series_id=record.series_id, path_id=path_id, name=name)
         return [
             ReleaseRecord(path, named, as_level(level), threshold, json.loads(request), json.loads(metadata), at)
@@ -120,11 +120,11 @@ class State:
         return next(iter(self.releases(record, name=name)), None)
 
     def past(self, path_id: int) -> list[tuple[Fraction, float]]:
-        """Return the levels spent on a noise path, in order of first release, with the lowest threshold of each."""
+        """Return the levels released on a noise path in order of first release, each with its lowest threshold."""
         return [(level, threshold) for _, level, threshold in self.past_points(path_id)]
 
     def past_points(self, path_id: int) -> list[tuple[int, Fraction, float]]:
-        """Return the releases of a running path: step (from 0), level and lowest threshold."""
+        """Return each step (from 0) and level released on a path, with the lowest threshold used there."""
         rows = self._database.run("read_past", path_id=path_id)
         return [(step, as_level(level), threshold) for step, level, threshold in rows]
 
@@ -144,7 +144,7 @@ class State:
         return self._history(path_id).empty_keys()
 
     def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
-        """Return the noise at a spent level of a path's tracked cells, by cell number, or of a workload. Secret."""
+        """Return a path's noise at a released level, for its tracked cells in order or for its workload. Secret."""
         return self._history(path_id).noise(level, n_tracked)
 
     def _history(self, path_id: int) -> PathHistory:
@@ -160,7 +160,7 @@ class State:
         return self._histories[path_id]
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return one row of costs per noise path with its finest level (0 if none), also of dropped series."""
+        """Return a row of costs per noise path, also for dropped series, with the path's finest level (0 if none)."""
         rows = self._with_times("read_ledger")
         for row in rows:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -169,11 +169,11 @@ class State:
         return rows
 
     def events(self, *, limits: bool = False) -> list[dict[str, Any]]:
-        """Return all events in order; with `limits`, only those that declare a limit, as a release needs."""
+        """Return all events in order; with `limits`, only those that declare a limit, which a release must check."""
         return self._with_times("read_events", limits=limits)
 
     def _with_times(self, sql: str, **values: object) -> list[dict[str, Any]]:
-        """Run a statement, and return its rows as dicts; times are UTC."""
+        """Run a statement, and return its rows as dicts with times in UTC."""
         rows = [dict(row) for row in self._database.run(sql, **values)]
         for row in rows:
             row |= {at: _EPOCH + timedelta(microseconds=row[at]) for at in _TIMES if row.get(at) is not None}
@@ -190,11 +190,11 @@ class State:
                 for number in range(len(history.rounds)):
                     history.arrays(number)
 
-    # Changing: write and synchronise files, commit a transaction that refers to them, raise the marks; only then may
-    # the caller publish.
+    # A change writes and synchronises files, commits a transaction that refers to them, and raises the marks.
+    # The caller must not publish anything before that.
 
     def commit_series(self, record: SeriesRecord, written: Path, *, integer_noise: bool = False) -> int:
-        """Move the files of a series into the store and register it; return the path of its cells."""
+        """Move the files of a series into the store and register the series; return the id of its path of cells."""
         series_id, directory = record.series_id, self._series / record.series_id
         with disk_errors(directory):
             written.rename(directory)
@@ -213,12 +213,12 @@ class State:
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round and those beside it, all or none; return the generation of the first."""
+        """Commit a round and the rounds beside it, all or none; return the generation of the first round."""
         generation, rounds = self.generation + 1, (record, *record.beside)
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):
             history, metadata = self._history_for(each.path_id), as_text(each.metadata)
-            # A random name avoids overwriting: a round may be committed although its commit raised an error.
+            # A commit may raise an error after it succeeded. A random name never overwrites the file of such a round.
             name = f"round-{at}-{secrets.token_hex(4)}"
             row = (at, each.name, level_text(each.level), float(each.threshold), each.step, metadata)
             written.append((at, each, history, history.write_round(name, each, row, durable=self.durable)))
@@ -253,7 +253,7 @@ class State:
     def commit_step(
         self, record: SeriesRecord, step: StepRecord, files: Sequence[RegisteredFile], replaced: Sequence[str] = ()
     ) -> None:
-        """Append a step to a running series; its files are written, and replace the files named in `replaced`."""
+        """Append a step to a running series: register the files that the caller wrote, erase the `replaced` files."""
         series_id, details = record.series_id, {"step": step.step + 1, "source": step.source}
         with self._changing("append"):
             self._database.insert("step", series_id=series_id, **asdict(step))
@@ -292,7 +292,7 @@ class State:
         self.erase_unknown()
 
     def erase_unknown(self) -> None:
-        """Erase the files that the state no longer knows, or that a dead process left before its commit."""
+        """Erase files that the state does not list: obsolete ones, and those of a process that died before commit."""
         registered = {f"{self._series}/{name}" for (name,) in self._database.run("read_known_names")}
         unknown = [
             file
@@ -302,7 +302,7 @@ class State:
         ]
         if not unknown:
             return
-        self._database.run("vacuum;")  # SQLite may hold old copies of rows that moved
+        self._database.run("vacuum;")  # the state file may contain old copies of rows
         with disk_errors(self._series):
             for path in map(Path, unknown):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -310,12 +310,12 @@ class State:
                     synchronise(path.parent)
 
     def write_attachment(self, record: SeriesRecord, suffix: str, content: bytes | memoryview) -> RegisteredFile:
-        """Write a file for a path, which the next round registers."""
+        """Write a file for a noise path; the next round of the path registers it."""
         name = f"path-{secrets.token_hex(8)}{suffix}"
         return write_file(record.directory / name, content, durable=self.durable)
 
     def declare(self, what: str, **columns: Any) -> None:
-        """Record a limit or another declaration; older copies of the store are refused from then on."""
+        """Record a declaration, such as a limit. Older copies of the store are refused from then on."""
         with self._changing(what):
             self._event(what, **columns)
 
@@ -326,13 +326,13 @@ class State:
             self._event("refuse", self.generation, **columns)
 
     def record_publication(self, directory: Path) -> None:
-        """Record a directory before anything is published there: its public ledger will list this store."""
+        """Record a directory before anything is published in it; the public ledger there will list this store."""
         rows = self._database.run("select json_extract(metadata, '$.round') from release")
         listed = listed_in_ledger(directory, self.store_id)["releases"]
         if not {release["round"] for release in listed} <= {round_id for (round_id,) in rows}:
             raise StoreRolledBackError(
-                f"the public ledger in {directory} shows releases that store {self.path} does not know: it was "
-                "put back from an older copy, and what it drew since must not be published. Restore the newest copy"
+                f"the public ledger in {directory} shows releases that this store lacks: the store was restored from "
+                "an older copy, and releases drawn since then must not be published. Restore the newest copy"
             )
         directory = directory.resolve()
         with self._database.transaction():
@@ -340,12 +340,12 @@ class State:
         self.publications |= {directory}
 
     def adopt(self, identity: str) -> None:
-        """Record this copy of the store as the original, with the identity that it has at its current path."""
+        """Record that this copy is now the original store, with its current path and identity."""
         with self._changing("adopt store"):
             self._database.run("update store set identity = $identity", identity=identity)
             self._event("adopt store")
             self.identity = identity
-        # If the process dies before the home is set, the store counts as moved: every opening raises both marks.
+        # If the process dies before the home is set, the store counts as moved, and every opening raises both marks.
         for directory in self.publications:
             if os.access(directory, os.W_OK):
                 raise_published_generation(directory, self.store_id, self.generation)
@@ -353,7 +353,7 @@ class State:
             self._database.run("update store set home = $home", home=str(self.path))
 
     def raise_marks(self) -> None:
-        """Raise the mark beside the store to the generation; if it was moved, the mark at its home too."""
+        """Raise the mark beside the store to its generation; if the store was moved, raise that at its home too."""
         if not self.durable or not self.generation:
             return
         mark = Mark(self.generation, self.identity)
@@ -363,10 +363,10 @@ class State:
 
     @contextmanager
     def _changing(self, what: str, *, rounds: int = 1) -> Iterator[None]:
-        """Run the block as a transaction that adds a generation per round; then raise the marks."""
+        """Run the block as a transaction, add one generation per round, then raise the marks."""
         with self._database.transaction():
             if not self._database.run("raise_generation", seen=self.generation, rounds=rounds):
-                raise StoreInUseError("another process changed the store meanwhile; nothing was written, begin again")
+                raise StoreInUseError("another process changed the store meanwhile; nothing was written: begin again")
             yield
         self.generation += rounds
         self._histories.clear()

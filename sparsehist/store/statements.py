@@ -1,7 +1,7 @@
-"""The SQL statements that the package runs, by name; each file holds many.
+"""Look up the SQL statements of the package by name; each file in the folder `sql` has many.
 
 A statement begins with a line `-- name: …`, followed by a comment with its parameters and rows, and ends where the
-next one begins. Names are unique over all files.
+next statement begins. Each name occurs once in all files.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def statement(name: str) -> str:
 def shipped(folder: str) -> Path:
     """Return the path of a resource folder: "sql" or "data".
 
-    An installed package contains these folders; in a checkout they are beside the package. They are not imported,
-    because a module `sparsehist.sql` would replace the function `sparsehist.sql`.
+    An installed package contains these folders; in a checkout they are beside the package. They cannot be
+    modules, because a module `sparsehist.sql` would replace the function `sparsehist.sql`.
     """
     package = Path(__file__).parents[1]
     inside = package / folder

@@ -1,8 +1,8 @@
-"""Salts, and a keyed 64-bit hash of keys that never changes.
+"""Derive salts, and hash keys with a keyed 64-bit hash that never changes.
 
-Hashes of Polars and DuckDB may change with their versions, but stores remain. Tests pin this hash by fixed vectors.
-It only finds candidate rows; keys are then compared, so a collision costs a comparison. The salt prevents outsiders
-from choosing keys that collide.
+Stores keep these hashes, but hashes of Polars and DuckDB may change with a new version. Tests compare this hash with
+fixed values. A hash only finds candidate rows, whose keys are then compared, so a collision costs a comparison. The
+salt prevents outsiders from choosing keys that collide.
 
     state = seed0; for each column: state = step(state, length of the value in bytes), then step for each of its
     8-byte little-endian words, the last one padded with zeros; result = finish(state, seed1)
@@ -26,15 +26,15 @@ from sparsehist.typing import WordArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Purposes of salts. BOUNDING (which keys of a unit are kept) and ORDER (of keys with equal counts) are sent to the
-# warehouse or cluster that counts; the salts for rounding noise and for looking up keys stay in the store.
+# The purposes of salts. BOUNDING decides which keys of a unit are kept, ORDER the order of keys with equal counts.
+# These two salts are sent to the warehouse or cluster that counts. The other two never leave the store.
 BOUNDING, ORDER, ROUNDING, _SUPPORT = b"bounding", b"order", b"lots", b"support-keys"
 
-_STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio, as in splitmix64
+_STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, as in splitmix64
 _FINISH = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64
 _WORD = 8
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)  # of n bytes
-_SORTED = 1 << 24  # hashes sorted in memory at once
+_SORTED = 1 << 24  # most hashes that are sorted in memory at once
 
 
 def salt_for(purpose: bytes, secret: bytes) -> bytes:
@@ -48,7 +48,7 @@ def plain(rows: pl.DataFrame) -> pa.Table:
 
 
 def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) -> WordArray:
-    """Hash every row of strings, bytes, integers, booleans or dates, without nulls; `table` is `plain(keys)`."""
+    """Return the hash of each row of keys without nulls; `table` passes `plain(keys)` if the caller has it."""
     table = plain(keys) if table is None else table
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)
@@ -70,7 +70,7 @@ def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) ->
 
 
 def _absorb_texts(state: WordArray, column: pa.ChunkedArray) -> None:
-    """Absorb texts word by word, all rows at once; a row is left out after its end."""
+    """Update the hash state of every row with its text, 8 bytes of all rows at a time."""
     for chunk in column.chunks:
         of_chunk, state = state[: len(chunk)], state[len(chunk) :]
         _, offsets, content = chunk.buffers()
@@ -97,7 +97,7 @@ def _absorb(state: WordArray, word: WordArray) -> None:
 def in_order(hashes: WordArray, rows: int) -> Iterator[tuple[WordArray, WordArray]]:
     """Yield hashes in increasing order, with their positions, at most `rows` at a time.
 
-    The hashes may be memory-mapped. Hashes with the same leading bits form one partition, which is sorted at once.
+    The hashes may be memory-mapped. Hashes with the same leading bits form a partition, which is sorted in memory.
     """
     bits, starts = (len(hashes) // _SORTED).bit_length(), range(0, max(len(hashes), 1), _SORTED)
     for number in range(1 << bits):

@@ -1,7 +1,7 @@
-"""Records outside a store that show its newest generation: the mark beside it, and the ledgers beside its releases.
+"""Files outside a store that show its newest generation: the mark beside the store, and the public ledgers.
 
-A store restored from a backup has lost the noise drawn since, and would draw different noise for published levels.
-The mark, a file `<store>.generation`, gets a line for each commit of every store at this path, after the commit and
+A store restored from a backup lacks the noise drawn since then, and would draw new noise for published levels. These
+files reveal that. The mark, a file `<store>.generation`, gets a line after each commit of any store at this path,
 before anything is published. The public ledger `sparsehist-ledger.json`, beside the published files, lists the
 releases of each store that published there. Entries are only added.
 """
@@ -40,10 +40,10 @@ class Mark(NamedTuple):
 
 
 def read_mark(store: Path, store_id: str) -> Mark:
-    """Return the mark of a store at a path; generation -1 if there is none.
+    """Return the mark of a store at a path; its generation is -1 if there is no mark.
 
     Raises:
-        StoreDamagedError: If the mark cannot be read: guessing it could let noise be drawn twice.
+        StoreDamagedError: If the mark cannot be read. A wrong guess could let noise be drawn twice.
     """
     return _read_marks(mark_path(store))[0].get(store_id, Mark())
 
@@ -58,7 +58,7 @@ def raise_mark(store: Path, store_id: str, mark: Mark) -> None:
         marks[store_id] = mark
         write_file(path, b"".join(_line(*each) for each in marks.items()), durable=True)
         return
-    with disk_errors(path), path.open("ab") as file:  # appending takes one synchronisation, a new file two
+    with disk_errors(path), path.open("ab") as file:  # appending needs one synchronisation, a new file needs two
         file.write(_line(store_id, mark))
         file.flush()
         os.fsync(file.fileno())
@@ -70,7 +70,7 @@ def _line(store_id: str, mark: Mark) -> bytes:
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
-    """Return the marks by store, and the size of the file; 0 if its last line is incomplete: then do not append."""
+    """Return the marks by store id, and the size of the file in bytes, or 0 if its last line is incomplete."""
     marks, lines, readable = dict[str, Mark](), list[bytes](), True
     try:
         content = read_regular(path)
@@ -85,16 +85,16 @@ def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
         readable = False
     if not (readable and lines):
         raise StoreDamagedError(
-            f"{path} cannot be read as a mark of generations; restore it, for it guards against drawing noise twice "
-            "from an old copy of the store"
+            f"{path} cannot be read; restore this file, because it prevents an old copy of the store from drawing "
+            "noise twice"
         )
     return marks, 0 if unfinished else len(content)
 
 
 def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
-    """Return a store's newest generation and its releases, in order, from the public ledger of a directory.
+    """Return a store's newest generation and its releases, in order, as the public ledger in a directory shows them.
 
-    The generation is -1 if there is no ledger, or if it may not be read.
+    The generation is -1 if there is no ledger, or if the caller may not read the ledger.
 
     Raises:
         StoreError: If the file is not a ledger: it may have shown a newer generation.
@@ -108,7 +108,7 @@ def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
 
 @contextmanager
 def _editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a public ledger by store, to be changed in the block; write them when it ends."""
+    """Yield the entries of a public ledger by store id; write them back, with changes, when the block ends."""
     path = directory / LEDGER_NAME
     with _locked(directory):
         with disk_errors(path):
@@ -130,17 +130,17 @@ def publish(directory: Path, entry: dict[str, Any]) -> None:
         earlier = next((each for each in listed if each["generation"] == entry["generation"]), None)
         if earlier is not None and earlier["round"] != entry["round"]:
             raise StoreRolledBackError(
-                f"the public ledger shows another release of generation {entry['generation']} of this store: the "
-                "store was put back from an older copy, and what it drew since must not be published. Restore the "
-                "newest copy"
+                f"the public ledger in {directory} shows another release of this store with the same generation: the "
+                "store was restored from an older copy, and releases drawn since then must not be published. Restore "
+                "the newest copy"
             )
         store["generation"] = max(store["generation"], entry["generation"])
         if earlier is None:
             listed.append({name: value for name, value in entry.items() if name != "store"})
         elif earlier.get("digest") != entry["digest"]:
             raise StoreRolledBackError(
-                f"the public ledger in {directory} shows other rows of this release: restore the ledger, or publish "
-                "elsewhere"
+                f"the public ledger shows this release with other rows: restore the ledger, or publish in another "
+                f"directory than {directory}"
             )
 
 
@@ -160,7 +160,7 @@ def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:
-    """Return the entries of a ledger by store; empty if there is no ledger, PermissionError if it may not be read."""
+    """Return the entries of a ledger by store id, none without a ledger; raise PermissionError if not allowed."""
     try:
         ledger = read_json(path)
         stores: dict[str, Any] = ledger["stores"]
@@ -175,13 +175,13 @@ def _read_ledger(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         readable = False
     if not readable:
-        raise StoreError(f"{path} is not a public ledger of this version; move it away or publish elsewhere")
+        raise StoreError(f"{path} is not a public ledger of this version; move it away, or publish in another folder")
     return stores
 
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Lock the ledger of a directory for the block, and remove unfinished files of dead publishers."""
+    """Lock the public ledger in a directory for the block, and remove unfinished files of dead processes."""
     with disk_errors(directory):
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,1 +1,1 @@
-"""The ledger: costs as a frozen value, the limits on them, and the table of both."""
+"""The ledger of a store: the costs of its series, the limits on these costs, and tables of both."""

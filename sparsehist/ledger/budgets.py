@@ -1,8 +1,8 @@
-"""The limits on the costs of a store, read from its events: caps of series, budgets of populations, disjointness.
+"""Read the limits on costs from the events of a store: caps, budgets, and disjoint populations.
 
-A budget fixes its route when it is set, and splits delta into a share for noise and a share for open domains (the
-probability that a key which only one unit has is ever published). Unused delta cannot be moved: doing so after seeing
-results nearly doubles it. On the pure route all of delta is for open domains.
+When a budget is set, its route is fixed and its delta is split into a part for noise and a part for open domains (the
+probability that a key of only one unit is ever published). Unused delta cannot be moved to the other part: doing so
+after seeing results nearly doubles delta. On the pure route, all of delta is for open domains.
 
 A limit is ex ante if it was declared before the first release and was not raised since, with the same route and
 split: only then did it bound the cost in advance. Any other limit holds ex post.
@@ -38,14 +38,14 @@ class Split:
 
     noise: Fraction
     open: Fraction
-    declared: bool = False  # whether open_share= was given
+    declared: bool = False  # whether the caller passed open_share=
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit on a population, in rho or in epsilon: a filter with a fixed route.
+    """The largest total cost of a population, in rho or epsilon, with the filter that enforces it.
 
-    `delta` belongs to epsilon; beside rho, it is what open domains may spend. `noise` is the filter for noise.
+    `delta` belongs to epsilon; with rho, it bounds the delta of open domains. `noise` is the filter for noise.
     """
 
     rho: Fraction | None
@@ -55,7 +55,7 @@ class Budget:
     split: Split
 
     def __str__(self) -> str:
-        """Return the budget in words: "rho 2", "epsilon 4 at delta 0.000001, route gaussian"."""
+        """Return the budget in words, such as "rho 2" or "epsilon 4 at delta 0.000001, route gaussian"."""
         if self.epsilon is None:
             beside = f" and delta {level_text(self.delta)}" if self.delta else ""
             return f"rho {level_text(self.rho or _NOTHING)}{beside}"
@@ -72,15 +72,15 @@ class Budget:
         return f"{self} ({'; '.join(part for part in (limit, of_delta) if part)})"
 
     def filter_for(self, law: str) -> Filter | None:
-        """Return the filter that charges noise of a law; None if the budget cannot charge it."""
+        """Return the filter that charges noise of this distribution, or None if the budget cannot charge it."""
         return self.noise if self.noise.takes(law) else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the budget as events store it: exact texts, with the derived limits."""
+        """Return the budget as events store it: numbers as exact texts, and the limits derived from them."""
         return dict(json.loads(json.dumps(asdict(self), default=level_text)))
 
     def is_within(self, other: Budget) -> bool:
-        """Return whether another budget has the same route and allows every release that this one allows."""
+        """Return whether another budget has the same route and allows every release that this budget allows."""
         same_route = (self.noise.route, self.noise.order) == (other.noise.route, other.noise.order)
         ours, theirs = (
             (each.noise.limit, each.noise.delta, each.split.noise, each.split.open, each.epsilon or _NOTHING)
@@ -91,7 +91,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limit:
-    """The current cap or budget, if any, and whether it is ex ante or ex post (None before the first release)."""
+    """The current cap or budget, if any, and whether it holds ex ante or ex post (None before a release)."""
 
     now: Any
     standing: str | None
@@ -106,9 +106,9 @@ def budget(
     open_share: Level | None = None,
     opens: bool = False,
 ) -> Budget:
-    """Read a budget from the parameters of `Store.set_budget`, and fix its route and split."""
+    """Read a budget from the parameters of `Store.set_budget`, and fix its route and its split of delta."""
     if (rho is None) == (epsilon is None):
-        raise DeclarationError("a budget is either rho=, or epsilon= and delta=: give one of them")
+        raise DeclarationError("a budget is in rho, or in epsilon and delta: give rho=, or epsilon= and delta=")
     if route is not None:
         checked_choice("route", route, ROUTES)
     if rho is not None:
@@ -120,17 +120,17 @@ def budget(
         total, exact = _probability("delta", delta or 0), as_level(rho, "rho")
         return Budget(exact, None, total, Filter(RHO_ROUTE, exact), Split(_NOTHING, total))
     if delta is None and route != PURE_ROUTE:
-        raise DeclarationError("a budget in epsilon needs a delta, such as delta=1e-6; delta=0 makes it pure")
+        raise DeclarationError("a budget in epsilon needs a delta, such as delta=1e-6; delta=0 is pure DP")
     whole, total = as_level(epsilon if epsilon is not None else 0, "epsilon"), _probability("delta", delta or 0)
     route = route or (GAUSSIAN_ROUTE if total else PURE_ROUTE)
     if route == RHO_ROUTE:
-        raise DeclarationError("route='rho' is only for rho=; with epsilon and delta take 'gaussian' or 'renyi'")
+        raise DeclarationError("route='rho' is only for budgets in rho; with epsilon=, choose 'gaussian' or 'renyi'")
     split = _split(total, route, open_share, opens=opens)
     return Budget(None, whole, total, filter_on(route, whole, split.noise), split)
 
 
 def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None = None) -> Budget:
-    """Return the budget for an (epsilon, delta), on a route, or for a rho."""
+    """Return the budget that allows exactly `goal`: an (epsilon, delta) on a route, or a rho."""
     read = level_or_goal(goal)
     if isinstance(read, EpsilonDelta):
         return budget(epsilon=read.epsilon, delta=read.delta, route=route, opens=opens)
@@ -158,9 +158,9 @@ class Limits:
     """The limits that the events of a store declare.
 
     Attributes:
-        budgets: By population, the history of its budget, each with its generation.
+        budgets: For each population, the history of its budget as pairs (generation, budget).
         disjoint: Sets of populations that were declared disjoint.
-        periods: Rule of each periodic series, by its name, which is also the name of its population.
+        periods: Rule of each periodic series, by the name of the series, which is also that of its population.
         declarations: Declaration of each periodic series, as JSON.
         finished: Periodic series to which no period can be added.
     """
@@ -168,7 +168,7 @@ class Limits:
     def __init__(
         self, events: Sequence[Mapping[str, Any]] = (), *, budgets: Mapping[str, Budget] | None = None
     ) -> None:
-        """Read the events of `State.events`, and add budgets by population."""
+        """Read the limits from rows of `State.events`, and add `budgets`, a mapping from populations."""
         self._caps: dict[str, list[tuple[int, Fraction]]] = {}
         self.budgets = {population: [(0, first)] for population, first in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
@@ -190,7 +190,7 @@ class Limits:
                 self.disjoint.append(frozenset(details["populations"]))
             case "declare periods":
                 self.periods[population], self.declarations[population] = every_of(details["every"]), details
-            case "drop periods":  # nothing was released from it, so its budget is removed too
+            case "drop periods":  # such a series has no releases, so its budget is removed too
                 self.periods.pop(population, None)
                 self.budgets.pop(population, None)
                 self.finished.discard(population)
@@ -198,13 +198,13 @@ class Limits:
                 self.finished.add(population)
 
     def with_event(self, **event: Any) -> Limits:
-        """Return the limits after one more event; arguments are those of `State.declare`."""
+        """Return the limits after one more event, described by the arguments of `State.declare`."""
         changed = copy.deepcopy(self)
         changed.add(event, event.get("details", {}))
         return changed
 
     def cap(self, series_id: str, declared: Fraction | None, first_release: int = 0) -> Limit:
-        """Return the cap of a series, as declared and raised since."""
+        """Return the current cap of a series: the declared cap, or the level to which it was raised."""
         history = [] if declared is None else [(0, declared)]
         return _limit(history + self._caps.get(series_id, []), first_release, operator.le)
 
@@ -222,7 +222,7 @@ def _limit(history: Sequence[tuple[int, Any]], first_release: int, is_within: An
 
 
 def budget_from(details: Mapping[str, Any]) -> Budget:
-    """Return the budget from the details of an event (`Budget.as_json`)."""
+    """Return the budget that an event's details describe; the inverse of `Budget.as_json`."""
 
     def exact(texts: Mapping[str, Any]) -> dict[str, Any]:
         return {name: Fraction(v) if isinstance(v, str) and name != "route" else v for name, v in texts.items()}
@@ -239,5 +239,5 @@ def ways_to_charge(family: str, law: str) -> str:
 
 
 def beginning(population: str, budget: Budget | None) -> str:
-    """Return words of a refusal that state the budget of a population."""
+    """Return the words that state the budget of a population in a refusal."""
     return f"the budget of population {population!r} is {budget}"

@@ -1,9 +1,9 @@
-"""The digest of a release: SHA-256 of its names, types, rows and metadata, not of the bytes of a file.
+"""Compute the digest of a release: the SHA-256 of its column names, types, rows and metadata.
 
-Another program may therefore compress or rewrite the file. The digested bytes begin with a line of JSON, with sorted
-keys and without spaces: `metadata`, `columns` (name and type of each) and `rows`. Then follow, for each column, one
-byte per row (0 for null, else 1) and the values: numbers little-endian, with 0 for nulls; texts as their lengths in
-bytes (i64), then their UTF-8.
+The digest stays the same if another program compresses or rewrites the file. The hashed bytes begin with a line of
+JSON with sorted keys and no spaces: `metadata`, `columns` (name and type of each) and `rows`. Columns follow: one
+byte per row (0 for null, else 1), then the values. Numbers are little-endian, with 0 for nulls; texts are their
+lengths in bytes (i64), then their UTF-8.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def _head(column: pl.Series) -> tuple[str, str]:
     if kind in _TEXTS:
         return column.name, "string"
     if not (kind.is_integer() or kind.is_float() or kind in (pl.Boolean, pl.Date)):
-        raise InputError(f"the column {column.name!r} is of type {kind}, which has no canonical form")
+        raise InputError(f"a release has columns of text, numbers, booleans or dates; {column.name!r} is {kind}")
     return column.name, str(kind).lower()
 
 
 def _numbers(column: pl.Series) -> AnyArray:
     numbers = column.to_physical().fill_null(False if column.dtype == pl.Boolean else 0).to_numpy()
-    if numbers.dtype.kind == "f":  # one bit pattern for all NaNs
+    if numbers.dtype.kind == "f":  # all NaNs get the same bit pattern
         numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
     return np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))

@@ -1,8 +1,8 @@
-"""The costs of a store as a frozen value, for releases, plans, dry runs and tables.
+"""The `Ledger` class: the costs of a store and the limits on them, as a frozen value.
 
-`Ledger.check` decides by public parameters alone whether a release is allowed; `Ledger.with_release` returns the
-ledger after it. A cap bounds the sum over the noise paths of a series. A budget bounds the charges of a population on
-its route (`sparsehist.privacy.filters`), including dropped series, because their releases stay published.
+`Ledger.check` decides by public parameters alone whether a release is allowed. `Ledger.with_release` returns the
+ledger after a release. A cap bounds the sum of costs over the noise paths of a series. A budget bounds the sum of a
+population's charges (`sparsehist.privacy.filters`). Dropped series count too: their releases stay published.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ANOTHER = "another"  # stands for the id of a series that does not exist yet
 
 @dataclass(frozen=True)
 class Ledger:
-    """The accounts of all series of a store, by id and in order of creation, with their limits.
+    """The accounts of all series of a store (by id, in order of creation) and the limits on their costs.
 
     Example:
         >>> visits = Account("1", Declaration(name="visits", unit="user", max_keys=1, cap=1))
@@ -66,8 +66,8 @@ class Ledger:
         return replace(self, limits=self.limits.with_event(**event))
 
     def with_release(self, release: Spending, *beside: Spending) -> Ledger:
-        """Return the ledger after a release and the charges beside it."""
-        # Charges depend on the order of first releases; this release comes last.
+        """Return the ledger after a release and the charges that are committed with it."""
+        # Charges depend on the order of first releases, so this release gets the largest generation.
         first = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
         generation = 1 + max(first, default=0)
         after = self.with_series(self.accounts[release.series_id].with_release(release, generation))
@@ -77,7 +77,7 @@ class Ledger:
         return [account for account in self.accounts.values() if account.population == population]
 
     def ended_by_dropping(self, series: str) -> str:
-        """Return a warning if dropping this series would end its periodic series; else an empty text."""
+        """Return a warning if dropping this period would end its periodic series, else an empty text."""
         for account in self.accounts.values():
             rule = self.limits.periods.get(account.population)
             if rule and rule.most_periods and (account.name, account.dropped) == (series, None) and account.releases:
@@ -100,7 +100,7 @@ class Ledger:
     # Limits
 
     def check(self, release: Spending, *beside: Spending) -> None:
-        """Refuse a release, or a charge beside it, beyond the cap of its series or the budget of its population."""
+        """Raise an error if a release, or a charge beside it, exceeds the cap of its series or a budget."""
         account = self.accounts[release.series_id]
         budget = self.budget_of(account.population)
         if release.level > account.on(release.path).finest:
@@ -113,7 +113,7 @@ class Ledger:
             self.with_release(release).check(*beside)
 
     def check_series(self, declared: Declaration) -> None:
-        """Refuse a series if the population's budget cannot charge its noise, or if its name or period is in use."""
+        """Raise an error if the budget cannot charge the noise of a new series, or its name or period is in use."""
         population = declared.population
         if declared.period is not None:
             self._check_period(declared.name, population)
@@ -121,7 +121,7 @@ class Ledger:
             self.check_name(declared.name)
             if population in self.limits.periods:
                 raise DeclarationError(
-                    f"the population {population!r} belongs to a periodic series: name another population"
+                    f"the population {population!r} belongs to a periodic series: choose another population"
                 )
         budget, account = self.budget_of(population), Account(_ANOTHER, declared)
         if budget is None:
@@ -132,9 +132,9 @@ class Ledger:
             )
         if declared.domain.is_open and not budget.split.open:
             raise BudgetExceededError(
-                f"{beginning(population, budget)}, which reserves no delta for open domains: set the budget again "
-                f"with {'delta=' if budget.delta == 0 or budget.epsilon is None else 'open_share=0.5'}, or declare "
-                "the domain"
+                f"the budget reserves no delta for open domains: declare the domain, or set the budget again with "
+                f"{'delta=' if budget.delta == 0 or budget.epsilon is None else 'open_share=0.5'}; "
+                f"{beginning(population, budget)}"
             )
 
     def check_budget(self, population: str, budget: Budget) -> None:
@@ -143,25 +143,25 @@ class Ledger:
                 law = account.law_on(path)
                 if budget.filter_for(law) is None and (account.dropped is None or spent.releases):
                     raise DeclarationError(
-                        f"a budget of {budget} cannot charge the series {account.name!r} of population "
-                        f"{population!r}: {ways_to_charge(account.noise_on(path), law)}"
+                        f"the budget {budget} of population {population!r} cannot charge series {account.name!r}: "
+                        f"{ways_to_charge(account.noise_on(path), law)}"
                     )
 
     def check_raised_cap(self, series_id: str) -> None:
-        """Refuse to raise a cap whose full amount a budget has already charged."""
+        """Raise an error if a budget has already charged the full amount of the cap that is to be raised."""
         account = self.accounts[series_id]
         budget = self.budget_of(account.population)
         charges = None if budget is None else budget.filter_for(account.law)
         if charges is not None and not charges.by_path(account.law) and account.releases:
             raise BudgetExceededError(
-                f"{beginning(account.population, budget)}: it charged the series {account.name!r} its cap at its "
-                "first release, so releases beyond the cap would not be charged. Create another series"
+                f"the budget charged the whole cap at the first release, so releases beyond the cap would not be "
+                f"charged: create another series than {account.name!r}; {beginning(account.population, budget)}"
             )
 
     def largest_level(self, series_id: str, path: PathName = CELLS) -> Fraction | None:
-        """Return the largest level that the limits allow a path, rounded down to 12 digits; delta is not considered.
+        """Return the largest level allowed for a noise path, rounded down to 12 digits; ignore limits on delta.
 
-        None if there is no limit; 0 if no level is allowed. Released levels remain allowed.
+        Return None if there is no limit, and 0 if no level is allowed. Levels released before remain allowed.
         """
         account = self.accounts[series_id]
         cap, budget = self.cap(series_id).now, self.budget_of(account.population)
@@ -176,7 +176,7 @@ class Ledger:
     def largest_equal_cap(self, declared: Declaration, times: int) -> Fraction | None:
         """Return the largest cap that each of `times` more series may have, rounded down to 12 digits.
 
-        None if there is no limit; 0 if no cap is allowed.
+        Return None if there is no limit, and 0 if no cap is allowed.
         """
         budget, another = self.budget_of(declared.population), Account(_ANOTHER, declared)
         if budget is None:
@@ -194,7 +194,7 @@ class Ledger:
         return max(budget.noise.limit - self.charged(budget.noise, population, _ANOTHER), _NOTHING)
 
     def open_room(self, declared: Declaration) -> float | None:
-        """Return the delta that a series may still add for open domains; None if there is no limit."""
+        """Return the delta that a series may still use for its open domain, or None if there is no limit."""
         budget = self.budget_of(declared.population)
         if budget is None:
             return None
@@ -205,24 +205,24 @@ class Ledger:
         return max(float(budget.split.open - spent), 0.0)
 
     def check_name(self, name: str) -> None:
-        """Refuse a name that belongs to a periodic series, or that one of its periods has or could get."""
+        """Refuse the name of a periodic series, and every name that one of its periods has or may get."""
         for log, rule in self.limits.periods.items():
             if name == log or rule.names(log, name):
                 what = "a periodic series" if name == log else f"a {rule.period} of the periodic series {log!r}"
-                raise NameTakenError(f"{name!r} is the name of {what}: take another name")
+                raise NameTakenError(f"{name!r} belongs to {what}: choose another name")
 
     def _check_period(self, name: str, population: str) -> None:
         if population in self.limits.finished:
-            raise RefusedError(f"{population!r} is finished: nothing more can be added; releases are still possible")
+            raise RefusedError(f"no period can be added, because this series is finished: {population!r}")
         if any(account.name == name and account.releases for account in self.of_population(population)):
             raise RefusedError(
-                f"{name!r} was released and dropped: counting it again would charge units twice for one period"
+                f"a released and dropped period cannot be counted again, or units would be charged twice: {name!r}"
             )
 
     # Cost to one privacy unit
 
     def cost_of(self, accounts: Iterable[Account]) -> Cost:
-        """Return the cost of series to one unit; if a unit counts in some periods only, the costliest ones count."""
+        """Return the cost of series to one unit; if a unit counts in some periods only, add the costliest periods."""
         others, in_periods = list[Cost](), dict[str, list[Account]]()
         for account in accounts:
             if account.population in self.limits.periods:
@@ -237,9 +237,9 @@ class Ledger:
         return _costliest(accounts, rule.per_period(len(accounts)))
 
     def periods_left(self, population: str) -> int:
-        """Return how many more periods can be released at the level of the last one; delta is not considered.
+        """Return how many more periods can be released at the level of the last period; ignore limits on delta.
 
-        Appended periods without a release are included. If nothing was released, return the number of all periods.
+        Periods that were appended but not released count. If nothing was released, return the number of all periods.
         """
         rule, budget = self.limits.periods[population], self.budget_of(population)
         accounts = self.of_population(population)
@@ -254,7 +254,7 @@ class Ledger:
         return left
 
     def charged(self, charges: Filter, population: str, without: str | None = None) -> Fraction:
-        """Return the sum of a filter's charges for a population; `without` leaves out one series."""
+        """Return the sum of a filter's charges for a population, except for the series with the id `without`."""
         order = enumerate(self._in_order_of_charge(charges, population))
         each = {account.series_id: self._charge(charges, account, earlier) for earlier, account in order}
         return self._together(population, each, without)
@@ -264,7 +264,7 @@ class Ledger:
         return self._together(population, {one.series_id: one.delta_open for one in accounts}, without)
 
     def _together(self, population: str, each: Mapping[str, Fraction], without: str | None) -> Fraction:
-        """Add up charges by series; of a periodic series, only the costliest periods in which one unit can count.
+        """Add up charges of series; for a periodic series, only the costliest periods in which one unit can count.
 
         The series `without` is left out of the sum, but is one of the periods in which the unit counts.
         """
@@ -295,7 +295,7 @@ class Ledger:
         return sum((charges.charge(account.law_on(path), finest, keys) for path, finest in paths.items()), _NOTHING)
 
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
-        """Return what remains of a filter for a series, and the number of series charged before it."""
+        """Return what a filter has left for a series, and the number of series that it charged before this series."""
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]
         earlier = order.index(account.series_id) if account.series_id in order else len(order)
@@ -351,7 +351,7 @@ class Ledger:
             what += f" of a series whose cap {amount_text(cap)} is charged whole at its first release"
         elif not charges.by_path(law) and cap is None and account.releases:
             what += " of a series without a cap, of which the first release is charged as one"
-        # Only the costliest periods are charged to a unit.
+        # A period may cost the limit minus the cost of the costliest other periods.
         apart = account.series_id if population in self.limits.periods else None
         left = amount_text(charges.limit - self.charged(charges, population, apart))
         raise BudgetExceededError(
@@ -365,9 +365,9 @@ class Ledger:
             return
         more, remaining = after - before, max(limit - before, _NOTHING)
         raise BudgetExceededError(
-            f"requested delta {float(more):.6g} more of open domains, "
+            f"requested delta of open domains: {float(more):.6g} more, "
             f"{beginning(population, budget)}, remaining {float(remaining):.6g} of "
-            f"{float(limit):.6g}, difference {float(more - remaining):.6g}; a release that asks for no more delta is "
+            f"{float(limit):.6g}, difference {float(more - remaining):.6g}; a release that needs no more delta is "
             "allowed at any level: pass delta=, or raise threshold=; nothing was spent"
         )
 
@@ -378,12 +378,12 @@ class Ledger:
 
 
 def _costliest(accounts: Iterable[Account], most: int | None) -> Cost:
-    """Return an upper bound on the cost of any `most` of the series; each of its numbers is maximal."""
+    """Return an upper bound on the cost of any `most` of the series; maximise each number of the cost separately."""
     accounts = list(accounts)
     each = sorted((account.cost for account in accounts), key=lambda cost: cost.rho or 0.0, reverse=True)
     together = total_cost(each[:most])
     delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:most])
-    # If one series has only a zCDP guarantee, the sum gets only a zCDP guarantee, whichever series it contains.
+    # If the series have noise of several distributions, claim only zCDP for any sum of their costs.
     laws = {one.law_on(path) for one in accounts for path, spent in one.paths.items() if spent.releases}
     parts = tuple(replace(part, law=ZCDP) for part in together.parts) if len(laws) > 1 else together.parts
     return replace(together, parts=parts, delta_infinity=delta)
@@ -397,7 +397,7 @@ def check_release(
     path_id: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Refuse a release, or a charge beside it, beyond a limit; record the refusal as an event."""
+    """Check a release and the charges beside it against all limits; record a refusal as an event."""
     try:
         ledger.check(release)
     except RefusedError as refusal:

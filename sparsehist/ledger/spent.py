@@ -1,4 +1,4 @@
-"""Records of the costs of noise paths, and of the cost of a further release."""
+"""Records of costs: of a noise path, of a series, and of a requested release."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the name of a family of noise in filters; "none" if its guarantee does not compose."""
+    """Return the name that filters use for a noise family, or "none" if its guarantee does not compose."""
     return _LAWS.get(family, currency_of(family))
 
 
 @dataclass(frozen=True)
 class Spending:
-    """The charge of a release: public parameters, fixed before anything is drawn.
+    """The charge for a release: public parameters that are fixed before any noise is drawn.
 
-    `delta_infinity` covers all releases of the path up to this one; it is 0 except for open domains.
+    `delta_infinity` covers this release and all earlier releases of its path; it is 0 unless the domain is open.
     """
 
     series_id: str
@@ -46,7 +46,7 @@ class Spending:
 
     @property
     def words(self) -> str:
-        """The requested level and its path in words, for refusals."""
+        """The requested level and its noise path, in words for refusals."""
         kind, name, _ = self.path
         of = f" of the {kind} {name}" if kind in ("measure", "workload") else ""
         return f"requested level {amount_text(self.level)}{of}"
@@ -56,7 +56,7 @@ class Spending:
 class Spent:
     """The cost of a noise path: its finest level, the joint delta_infinity, and the sum of slacks of its releases.
 
-    Level and generation are 0 if nothing was released; a planned release has no time.
+    Level and generation are 0 if nothing was released. Times are None for planned releases.
     """
 
     finest: Fraction = Fraction(0)
@@ -73,7 +73,7 @@ NOTHING_SPENT = Spent()
 
 @dataclass(frozen=True)
 class Account:
-    """The costs of a series by noise path; cells come first."""
+    """The costs of a series by noise path; the path of the cells comes first."""
 
     series_id: str
     declared: Declaration
@@ -84,7 +84,7 @@ class Account:
         return self.paths.get(path, NOTHING_SPENT)
 
     def with_release(self, release: Spending, generation: int) -> Account:
-        """Return the account after a release; `generation` is used if it is the first of its path."""
+        """Return the account after a release; record `generation` if the release is the first of its path."""
         before = self.on(release.path)
         spent = replace(
             before,
@@ -110,19 +110,19 @@ class Account:
 
     @property
     def law(self) -> str:
-        """The law of the series' noise, by its name in filters and costs."""
+        """Distribution of the series' noise, by its name in filters and costs."""
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:
-        """Return the law of a path; a session of queries in a series with Gaussian noise is only zCDP."""
+        """Return a path's noise distribution; sessions of queries in a series with Gaussian noise count as zCDP."""
         return ZCDP if path[0] == INTERACTIVE and self.law == GAUSSIAN else self.law
 
     def noise_on(self, path: PathName) -> str:
-        """Return the family of a path; sessions of queries use integer noise for any family of the cells."""
+        """Return the noise family of a path; sessions of queries always use integer noise."""
         return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
 
     def least_level(self, path: PathName) -> Fraction:
-        """Return the least level at which noise can be drawn and published; useful levels are larger."""
+        """Return the smallest level at which noise can be drawn and published; useful levels are larger."""
         law = self.law_on(path)
         if law in (POISSON, SKELLAM):
             return LEAST_OF_MEANS
@@ -134,7 +134,7 @@ class Account:
 
     @property
     def first_generation(self) -> int:
-        """Generation of the first release; 0 if there is none."""
+        """Generation of the first release, or 0 if there is no release."""
         return min((spent.first_generation for spent in self.paths.values() if spent.releases), default=0)
 
     def finest(self, without: PathName | None = None) -> Fraction:
@@ -160,10 +160,10 @@ def first_generation(accounts: Iterable[Account]) -> int:
 
 
 def shortened(value: Fraction) -> Fraction:
-    """Return a level as messages show it: exact if that is short, else rounded down to 12 digits."""
+    """Round a level for messages: keep it exact if its text is short, else round down to 12 digits."""
     return value if value <= 0 or len(level_text(value)) <= _LONGEST_EXACT else rounded_down(value)
 
 
 def amount_text(value: Fraction) -> str:
-    """Return a level, or a sum of levels, as messages show it; "0" if it is zero."""
+    """Return the text of a level, or of a sum of levels, for messages; "0" if it is zero."""
     return level_text(shortened(value)) if value > 0 else "0"

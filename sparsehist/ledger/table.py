@@ -1,4 +1,4 @@
-"""The ledger as a table: cost and remaining budget by path, by series, by population and for everybody."""
+"""Tables of the ledger: costs and remaining budgets by path, by series, by population and for everybody."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def ledger_rows(
 
 
 def cost_in_words(row: Row) -> str:
-    """Return the cost in its currency, or in rho if currencies are mixed; "see epsilon" if neither exists."""
+    """Return a row's cost in its currency, or in rho if currencies are mixed; "see epsilon" if neither exists."""
     if not row["releases"]:
         return "nothing"
     if row["currency"] == "none":
@@ -84,7 +84,7 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
         | {
             "spent": cost_in_words(row),
             "epsilon": None if row["epsilon"] is None else round(row["epsilon"], 4),
-            # Rows of paths repeat the cap of their series: leave it out.
+            # The row of a path repeats the cap of its series, so leave the cap out.
             "limit": None if row["scope"] == "path" else row["budget"] or row["cap"],
             "dropped": None if row["dropped"] is None else f"{row['dropped']:%Y-%m-%d}",
         }
@@ -94,7 +94,7 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
 
 
 def event_for_people(event: Row) -> Row:
-    """Return an event with its details in words, in the column of reasons."""
+    """Return an event as a row for people; the column "why" shows its details in words and its reason."""
     details = json.loads(event["details"] or "{}")
     words = str(budget_from(details)) if "split" in details else details.get("every") or details.get("because")
     if words is None:
@@ -131,7 +131,7 @@ def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]
     rows = []
     for path, spent in account.paths.items():
         of_path = {
-            # A path has a finest level even if its cost does not compose.
+            # Show the finest level of a path even if the guarantee of its noise does not compose.
             "level": level_text(spent.finest) if spent.finest else None,
             "remaining": left(path),
             "path": " ".join(part for part in path if part),
@@ -165,7 +165,7 @@ def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
 
 
 def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) -> Row:
-    """Return the cost of a periodic series to one unit in one period, and the numbers of its periods."""
+    """Return the columns of a periodic series: its cost to one unit in one period, and its numbers of periods."""
     cost, accounts = ledger.cost_per_period(population, rule), ledger.of_population(population)
     added = sum(account.releases > 0 or account.dropped is None for account in accounts)
     released = sum(account.releases > 0 for account in accounts)
@@ -179,7 +179,7 @@ def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) 
 
 
 def _everybody(ledger: Ledger, populations: list[str], delta: float) -> Row:
-    """Take the largest value of each column over all sets of populations that one person may belong to."""
+    """Return the largest value of each column over all sets of populations to which one person may belong."""
     accounts = list(ledger.accounts.values())
     rows = [
         _columns("everybody", ledger, [account for account in accounts if account.population in chosen], delta)
@@ -198,7 +198,7 @@ def _everybody(ledger: Ledger, populations: list[str], delta: float) -> Row:
 
 
 def _columns(scope: str, ledger: Ledger, accounts: Sequence[Account], delta: float) -> Row:
-    """Return the columns of the cost of these series to one person."""
+    """Return the columns that show the cost of these series to one person."""
     cost = ledger.cost_of(accounts)
     epsilon = guarantee(cost, delta)
     spent = [each for account in accounts for each in account.paths.values()]

@@ -96,8 +96,7 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
 
     Raises:
         DeclarationError: If `home_is_gone` is not given.
-        StoreRolledBackError: If the original still exists at its path, or if a mark or a public ledger shows that it
-            was used after this copy was made.
+        StoreRolledBackError: If the original still exists at its path, or or a mark or public ledger shows later use.
     """
     path = Path(path).resolve()
     with locked_state(path, wait=wait) as state:

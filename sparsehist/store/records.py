@@ -40,8 +40,7 @@ class RegisteredFile:
 class PathRecord:
     """A noise path of a series, with the files attached to it. `workload` names a workload or a session of queries.
 
-    The path of the cells is created with the series, every other path with its first round. Until then, `path_id` is
-    -1.
+    The path of the cells is created with the series, others with their first round; until then, `path_id` is -1.
     """
 
     series_id: str
@@ -157,8 +156,7 @@ class NewRound:
 class StepRecord:
     """One step of a running series, counted from 0. `digest` is a keyed digest of its pairs of unit and key. Secret.
 
-    `digest` is None once the series is finished. `unit_kind` is the type in which units are compared; `source`
-    describes the log, as in a declaration.
+    `digest` is None after `finish`. `unit_kind` is the type in which units are compared; `source` describes the log.
     """
 
     step: int

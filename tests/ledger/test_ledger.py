@@ -235,7 +235,7 @@ def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
     [
         (lambda store: store.series("visits").raise_cap("0.5", reason="x"), "only be raised"),
         (lambda store: a_series(store, "free").raise_cap(1, reason="x"), "no cap"),
-        (lambda store: store.set_budget(), "give one of them"),
+        (lambda store: store.set_budget(), "in epsilon and delta: give"),
         (lambda store: store.set_budget(epsilon=1), "needs a delta"),
         (lambda store: store.set_budget(epsilon=1, delta=2), "below 1"),
         (lambda store: store.declare_disjoint(["a", "a"], reason="x"), "two or more populations"),

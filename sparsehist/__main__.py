@@ -1,4 +1,4 @@
-"""Run the command line by `python -m sparsehist`, also if the script is not on the path."""
+"""Run the command line with `python -m sparsehist`, even if the script `sparsehist` is not on the PATH."""
 
 from sparsehist.cli import main
 

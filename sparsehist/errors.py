@@ -2,7 +2,7 @@
 
 `SparsehistError` is the base class. Its subclasses are `InputError` for bad input, `RefusedError` for privacy limits,
 `StoreError` for the durable state, and `LawError` for bugs. Each class has an exit code for the command line: 3 for
-privacy limits, 4 for a store in use, 5 for a series that differs, and 2 for all others.
+privacy limits, 4 for a store in use, 5 for a series that differs from the request, and 2 for all others.
 
 An engine's message may quote a key or a unit. So `raise_alone` replaces an engine's error by another error that has
 no reference to it.
@@ -24,7 +24,7 @@ _Read = TypeVar("_Read")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Return the text with control and invisible characters escaped, because strangers choose names and keys."""
+    """Return the text with control and invisible characters escaped, because strangers may choose names and keys."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text)
@@ -34,7 +34,7 @@ _LONGEST_SHOWN, _LONGEST_NUMBER = 200, 60
 
 
 def shown(value: object) -> str:
-    """Format a caller's value for an error message: numbers, dates and short texts; of other values only the type.
+    """Return a value as text for error messages: numbers, dates and short texts as they are, else only the type.
 
     A wrong argument may be a frame, a column or a list with data of the log, so errors must not show it.
     """
@@ -84,7 +84,7 @@ _BETWEEN = r"(?:\s|[:=>(]|\bto\b|/\*.{0,200}?\*/){1,200}"
 _FLAGS = re.IGNORECASE | re.DOTALL
 _GIVEN = re.compile(rf"({_NAMED}(?:{_BETWEEN}|['\"]\s{{0,40}}[:=]\s{{0,40}})){_LITERAL % 2}", _FLAGS)
 _INSIDE = re.compile(rf"({_NAMED}\s{{0,40}}=\s{{0,40}}|\bbearer\s{{1,40}})[^\s;'\"$…>]+", _FLAGS)
-# Errors show no literal of these statements.
+# Error messages hide all literals of these statements.
 _STATEMENT = re.compile(
     r"\b(?:create\s{1,40}(?:or\s{1,40}replace\s{1,40})?(?:\w{1,40}\s{1,40})?secret\b|attach(?:\s{1,40}\w{1,40}){0,3}\s{0,40}(?=['$])).*",
     _FLAGS,
@@ -93,7 +93,7 @@ _ANY_LITERAL = re.compile(_LITERAL % 1, _FLAGS)
 
 
 def without_credentials(text: str) -> str:
-    """Return the text without credentials, as far as they can be recognised: parts of URLs, secrets in SQL."""
+    """Return the text without the credentials that can be recognised: parts of URLs, and secrets in SQL."""
     text = _IN_URL.sub("…", text) if "://" in text else text
     text = _STATEMENT.sub(lambda found: _ANY_LITERAL.sub("'…'", found[0]), text)
     return _INSIDE.sub(r"\1…", _GIVEN.sub(r"\1'…'", text))
@@ -115,7 +115,7 @@ class SparsehistError(Exception):
         self.parameter = parameter
 
     def __str__(self) -> str:
-        """Return the message; line breaks stay."""
+        """Return the message with its line breaks."""
         return printable(without_credentials(super().__str__()), keep="\n\t")
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ class LevelOrderError(DeclarationError):
 
 
 class ThresholdError(DeclarationError):
-    """A threshold is not possible."""
+    """A threshold is outside the range of possible thresholds."""
 
 
 class DomainError(DeclarationError):
@@ -156,7 +156,7 @@ class GuaranteeError(StatementError):
 
 
 class NotAllowedError(StatementError):
-    """A session for readers of releases does not run this statement."""
+    """A session that only reads published releases does not run this statement."""
 
 
 class DataError(InputError):
@@ -192,7 +192,7 @@ class BudgetExceededError(RefusedError):
 
 
 class LawError(SparsehistError):
-    """A bug in this package: a draw has the wrong law, or a record does not fit its round. Nothing is released.
+    """A bug in this package: noise has the wrong distribution, or a record does not fit. Nothing is released.
 
     `promise`, `present` and `of_kind` raise it. They replace `assert`, which `python -O` would remove.
     """
@@ -223,9 +223,9 @@ def promise(condition: object, what: str) -> None:
 
 
 def present(value: _Value | None) -> _Value:
-    """Return a value that earlier code guarantees not to be None; else raise a LawError."""
+    """Return a value that cannot be None unless the package has a bug; raise a LawError if it is None."""
     if value is None:
-        raise LawError("a value is None that must not be None")
+        raise LawError("a value that cannot be None is None")
     return value
 
 
@@ -234,7 +234,7 @@ class CountsWarning(UserWarning):
 
 
 def of_kind(value: object, kind: type[_Value]) -> _Value:
-    """Return a value that earlier code guarantees to be of this type; else raise a LawError naming the types."""
+    """Return a value that must have this type; if it has another type, raise a LawError that names both."""
     if not isinstance(value, kind):
         raise LawError(f"a value must be a {kind.__name__}, got {type(value).__name__}")
     return value
@@ -256,7 +256,7 @@ def raise_alone(error: BaseException) -> NoReturn:
 def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
     """Raise a NotFoundError that says what to install if an import in this context fails.
 
-    `install` is the argument of pip (an extra in quotes, or a package); `instead` is a hint for users without it.
+    `install` is the argument of pip (an extra in quotes, or a package). `instead` is a hint how to do without it.
     """
     try:
         yield

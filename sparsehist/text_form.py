@@ -1,10 +1,10 @@
-"""Read and write the text of domains, workloads and strategies, with Python's parser but without evaluation.
+"""Read and write the text of domains, workloads and strategies. Python's parser reads it; nothing is evaluated.
+
+This grammar defines the text, which is a form with arguments. Domains, workloads and strategies define its meaning.
 
 form     := name(argument, …)           a strategy without parameters may be its name alone
 argument := value | key=value | **{'any name': value, …}
 value    := integer, real number, True, False, None, text in quotes, (value, …), [value, …] or a form
-
-Domains, workloads and strategies give the forms their meaning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> st
     """Return ``name(values…, named…)`` for arguments that are already text."""
     if all(map(_is_plain_name, named)):
         arguments = [f"{key}={value}" for key, value in named.items()]
-    else:  # in one dictionary, because the order of columns matters
+    else:  # one dictionary for all names keeps the order of columns
         arguments = ["**{" + ", ".join(f"{write_literal(key)}: {value}" for key, value in named.items()) + "}"]
     return f"{name}({', '.join([*values, *arguments])})"
 
@@ -44,7 +44,7 @@ def write_literal(value: str | int | date) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Form:
-    """A parsed form: a name with its arguments; nested forms are not interpreted."""
+    """A parsed form: a name with its arguments, which may be forms. No form is interpreted yet."""
 
     name: str
     values: tuple[Any, ...]
@@ -57,18 +57,18 @@ class Form:
 
 @dataclass(frozen=True)
 class Notation:
-    """The rules of a kind of forms, such as domains."""
+    """The rules for one kind of form, such as domains."""
 
-    what: str  # the kind, for errors
-    values: str  # allowed arguments, for errors
-    advice: Callable[[], str]  # returns advice for errors
+    what: str  # name of the kind in error messages
+    values: str  # allowed arguments, as error messages name them
+    advice: Callable[[], str]  # returns advice that ends error messages
     error: type[DeclarationError] = DeclarationError
-    bare: bool = False  # whether a name without arguments is a form
+    bare: bool = False  # whether a name alone, without arguments, is a form
 
     def read(self, text: str) -> Form:
-        """Read a form, or raise `error`."""
+        """Return the form that a text describes; raise `error` if it describes none."""
         if not isinstance(text, str):
-            raise self.error(f"a {self.what} is written as text, got {shown(text)}; {self.advice()}")
+            raise self.error(f"a {self.what} must be a text, got {shown(text)}; {self.advice()}")
         try:
             tree = ast.parse(text.strip(), mode="eval")
             self._refuse_joined_text(text.strip())
@@ -77,7 +77,7 @@ class Notation:
             raise
         except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
             reason = getattr(error, "msg", None) or str(error) or type(error).__name__
-            if "leading zeros" in reason:  # Python reads 2026-01-31 as numbers
+            if "leading zeros" in reason:  # Python reads 2026-01-31 as a difference
                 reason = "write dates in quotes, such as '2026-01-31'"
             raise self.error(f"cannot read the {self.what} {shown(text)}: {reason}; {self.advice()}") from None
 
@@ -88,7 +88,7 @@ class Notation:
         return kinds[form.name.lower()]
 
     def record(self, text: str, kinds: Mapping[str, Callable[..., _Kind]]) -> _Kind:
-        """Read a form, and call the function with its name and arguments."""
+        """Read a form, call the function that `kinds` has for its name with its arguments, and return the result."""
         form = self.read(text)
         try:
             return self.kind(form, kinds)(*form.values, **form.named)
@@ -96,7 +96,7 @@ class Notation:
             raise self.error(f"{self.what} {shown(text)} has an unknown argument") from None
 
     def form(self, value: object) -> Form:
-        """Return an argument that must be a form, or refuse it."""
+        """Return an argument that must be a form; refuse it if it is not."""
         if isinstance(value, Form):
             return value
         raise self.error(f"{_source(value)} is not a {self.what}; {self.advice()}")
@@ -106,7 +106,7 @@ class Notation:
         self._refuse(_source(value), form.name)
 
     def _refuse(self, source: str, name: str) -> NoReturn:
-        raise self.error(f"{name.lower()}(): {source} is not a value; values are {self.values}; {self.advice()}")
+        raise self.error(f"cannot use this value in {name.lower()}(): {source}; values are {self.values}; {self.advice()}")
 
     def _form(self, node: ast.expr) -> Form:
         if self.bare and isinstance(node, ast.Name):
@@ -141,7 +141,7 @@ class Notation:
         names: list[Any] = [getattr(key, "value", None) for key in getattr(word.value, "keys", [None])]
         if not all(isinstance(name, str) for name in names):
             raise self.error(f"** needs names in quotes, such as **{{'a name': …}}, got {_source(word.value)}")
-        return zip(names, word.value.values, strict=True)  # type: ignore[attr-defined] # it has keys
+        return zip(names, word.value.values, strict=True)  # type: ignore[attr-defined] # a dictionary
 
     def _refuse_joined_text(self, text: str) -> None:
         """Refuse two texts without a comma, 'a' 'b', which Python would silently read as 'ab'."""

@@ -20,7 +20,7 @@ def cores() -> int:
 def in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int = 1
 ) -> Iterator[Result]:
-    """Map a function over items in order, in threads; read at most `ahead` items more than there are threads."""
+    """Yield the results of a function in the order of items, from threads; keep up to `threads + ahead` waiting."""
     if threads == 1:
         yield from map(function, items)
         return

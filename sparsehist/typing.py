@@ -1,4 +1,4 @@
-"""Types of arrays, conversion of a caller's numbers, and a decorator for classes with secrets.
+"""Define types of arrays, convert a caller's numbers, and hide secrets in the repr of classes.
 
 Only type checkers import numpy for the types, because many commands of the command line never need numpy.
 """
@@ -29,7 +29,7 @@ _Kind = TypeVar("_Kind", bound=type)
 
 
 def float_array(name: str, value: ArrayLike) -> FloatArray:
-    """Convert numbers to an array of doubles; errors show only the type of other values, which numpy would quote."""
+    """Convert numbers to a float64 array. Errors show only the type of a wrong value, because it may be secret."""
     import numpy as np
 
     try:
@@ -39,7 +39,7 @@ def float_array(name: str, value: ArrayLike) -> FloatArray:
 
 
 def float_entries(name: str, value: ArrayLike, size: int) -> FloatArray:
-    """Convert to a float array with `size` entries; a single number is repeated."""
+    """Convert numbers to a float64 array with `size` entries; a single number is repeated."""
     import numpy as np
 
     values = float_array(name, value)
@@ -49,7 +49,7 @@ def float_entries(name: str, value: ArrayLike, size: int) -> FloatArray:
 
 
 def noise_array(name: str, value: ArrayLike) -> AnyArray:
-    """Convert noise or counts to an array, and keep their type (integers or doubles); refuse other values."""
+    """Convert noise or counts to an array without changing their type; refuse values that are not numbers."""
     import numpy as np
 
     values = np.asarray(value)
@@ -59,7 +59,7 @@ def noise_array(name: str, value: ArrayLike) -> AnyArray:
 
 
 def whole_number(name: str, value: int) -> int:
-    """Return a whole number of any type as int; errors show only the type of other values."""
+    """Return a whole number of any type as an int; refuse other values."""
     try:
         return operator.index(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print."""
+"""The command line of sparsehist."""
 
 import sys
 from collections.abc import Sequence

@@ -67,12 +67,12 @@ def ledger(
     events: bool = False,
     using: Using = DEFAULT,
 ) -> Answer:
-    """Show what has been spent, under which limits, and what remains.
+    """Show the costs of all releases, the limits on them, and what remains.
 
-    One row per noise path (its finest level), per series (the sum over its paths),
-    per population (the sum over its series), and one for everybody: the sum over
-    populations except those declared disjoint. `spent` is in rho of zCDP or epsilon
-    of pure DP, rounded up (`level` in --json is exact). Dropped series stay.
+    There is a row for each noise path (its finest level), each series (the sum over
+    its paths), each population (the sum over its series), and everybody (the sum over
+    populations that may share a person). `spent` is in rho of zCDP or epsilon of pure
+    DP, rounded up (`level` in --json is exact). Dropped series are included.
 
     For example:
       sparsehist ledger logs.sparsehist --events
@@ -80,7 +80,7 @@ def ledger(
     Args:
         delta: Delta at which epsilon is shown.
         series: Show only this series and its population.
-        events: Also show who did what and when, refusals included.
+        events: Also show all events, including refusals: who did what, and when.
     """
     with using.home(store).hold() as state:
         rows = ledger_rows(Ledger.of(state), delta, series=series)
@@ -117,9 +117,9 @@ def limit(
     r"""Set the budget of a population, raise a cap, or declare populations disjoint.
 
     Releases beyond a budget are refused before anything is drawn (exit code 3), even
-    if levels are chosen after looking at earlier releases. A limit set before the
-    first release holds ex ante; one set, raised or changed later holds ex post, and
-    the ledger says so. Nothing can check that populations are disjoint.
+    if levels are chosen after looking at earlier releases. A limit that is set before
+    the first release holds ex ante. If it is set, raised or changed later, it holds
+    ex post. The package cannot check that populations are disjoint.
 
     For example:
       sparsehist limit logs.sparsehist --epsilon 8 --delta 1e-6 \
@@ -134,11 +134,11 @@ def limit(
         epsilon: Budget instead of --rho: limit on epsilon at --delta.
         delta: With --epsilon: its delta, 0 for pure DP. With --rho: the delta that open domains may spend.
         route: How noise is charged: gaussian (exact; the default beside a delta), pure (Laplace), renyi, poisson.
-        open_share: Share of --delta for open domains; half if the population has one, else 0.
-        series: Instead of a budget: raise the cap of this series to --cap.
+        open_share: Share of --delta for open domains. By default half if the population has an open domain, else 0.
+        series: Instead of a budget: the series whose cap is raised to --cap.
         cap: With --series: the new cap, exact; above the current cap.
-        disjoint: Instead of a budget: declare that nobody is in two of these populations; give it at least twice.
-        reason: One line that the ledger keeps for good. Required, except for the first budget.
+        disjoint: Instead of a budget: a population that shares nobody with the others; give it at least twice.
+        reason: Reason for the ledger, in one line. Required, except for the first budget.
     """
     budget = arguments(rho=rho, epsilon=epsilon, delta=delta, route=route, open_share=open_share)
     if [bool(budget), series is not None, disjoint is not None].count(True) != 1 or (series is None) != (cap is None):
@@ -160,10 +160,10 @@ def limit(
 
 
 def report(store: StorePath, /, *, out: Path, delta: float = 1e-6, using: Using = DEFAULT) -> Answer:
-    """Write a report that a privacy officer can read and sign: one HTML page.
+    """Write a report for a privacy officer: one HTML page.
 
-    It shows what was promised to whom, what remains, and every release with its error
-    and largest keys, from public parameters and published rows. Needs sparsehist[plots].
+    The page shows all guarantees, costs and limits, and every release with its error
+    and largest keys. All of it is public or was published. Needs sparsehist[plots].
 
     For example:
       sparsehist report logs.sparsehist --out report.html
@@ -183,11 +183,11 @@ def report(store: StorePath, /, *, out: Path, delta: float = 1e-6, using: Using 
 def backup(
     store: StorePath, destination: Annotated[Path, Parameter(name="DEST")], /, *, using: Using = DEFAULT
 ) -> Answer:
-    """Copy a store, consistently and durably.
+    """Make a consistent copy of a store.
 
-    The copy is as secret as the store. It is refused until it is adopted in place
-    of a lost store, and for good once the store has released anything after the
-    copy: two stores would draw different noise for one level.
+    The copy is as secret as the store. It cannot be used until it is adopted in place
+    of a lost store. If the store releases anything after the copy was made, the copy
+    is refused for good: two stores would draw different noise for one level.
 
     For example:
       sparsehist backup logs.sparsehist /backups/logs.sparsehist
@@ -201,10 +201,10 @@ def backup(
 
 
 def adopt(store: StorePath, /, *, home_is_gone: bool = False, using: Using = DEFAULT) -> Answer:
-    """Accept a copied or restored store in place of one that is gone for good.
+    """Use a copied or restored store in place of an original that is gone for good.
 
-    It is refused while the original still exists at its path, or if a witness shows
-    that something was released after the copy was made.
+    The copy is refused while the original still exists at its path, or if a mark or a
+    public ledger shows that something was released after the copy was made.
 
     For example:
       sparsehist adopt logs.sparsehist --home-is-gone
@@ -222,21 +222,21 @@ def drop(
 ) -> Answer:
     """Erase a series: its keys, counts and noise.
 
-    This cannot be undone. A periodic series can be dropped while it has no period
-    and no period was ever released. What the series has cost stays in the ledger,
-    and what was published stays published.
+    This cannot be undone. A periodic series can be dropped only if it has no period
+    and none of its periods was ever released. The costs of the series stay in the
+    ledger, and published files remain public.
 
     For example:
       sparsehist drop logs.sparsehist --series queries --yes
 
     Args:
         yes: Confirm that the series is to be erased.
-        reason: One line that the ledger keeps for good.
+        reason: Reason for the ledger, in one line.
     """
     with using.home(store).hold() as state:
         warning = Ledger.of(state).ended_by_dropping(series)
     if not yes:
-        raise DeclarationError(f"{warning}Dropping {series} cannot be undone: give --yes to confirm")
+        raise DeclarationError(f"{warning}Dropping a series cannot be undone: give --yes to drop {series}")
     using.store(store).drop(series, reason=reason)
     data = {"store": str(store), "series": series, "status": "dropped"}
     return Answer(data, [f"{warning}Erased the series {series}; what it has cost stays in the ledger"])

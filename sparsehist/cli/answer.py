@@ -1,4 +1,4 @@
-"""The answer of a command, and its printing: JSON for machines, or text and tables for people."""
+"""The answer of a command, printed as JSON for machines, or as text and tables for people."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rich.text import Text
 from sparsehist.errors import printable
 
 MISSING = "—"
-_PIPED_WIDTH = 10_000  # columns: tables keep their natural width
+_PIPED_WIDTH = 10_000  # characters; wide enough that tables are not wrapped
 _LONGEST_CELL = 400  # characters
-_PARAMETER = re.compile(  # calls, such as catalogue(file='a.csv'), are left as they are
+_PARAMETER = re.compile(  # skips calls such as catalogue(file='a.csv')
     r"""\w\((?:[^()]|\([^()]*\))*\)"""
     r"""|(?<!-type |param |table )(?<![-\w(.?&:,])([a-z]+(?:_[a-z]+)*)=(?!{)(?:(["'])(.*?)\2|([^\s"',;:)]*))"""
 )
@@ -34,13 +34,13 @@ class Answer:
 
     data: Mapping[str, Any]  # the object that --json prints
     shown: Sequence[Any]  # lines of rich markup and tables, printed without --json
-    exit_code: int = 0  # nonzero if the command refuses something
-    complaint: str = ""  # printed on stderr after `shown`
+    exit_code: int = 0  # nonzero if the command failed or refused something
+    complaint: str = ""  # error message, printed on stderr after `shown`
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
-    """Print to stdout, as one JSON object or for people."""
-    if as_json:  # one line of ASCII
+    """Print an answer on stdout, as one JSON object or as text for people."""
+    if as_json:  # on one line, in ASCII
         sys.stdout.write(json.dumps(answer.data, default=str).replace("\x7f", "\\u007f") + "\n")
         return
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, emoji=False)
@@ -57,7 +57,7 @@ def print_error(message: str) -> None:
 
 
 def in_options(message: str) -> str:
-    """Replace the names of Python parameters in a message by options of the command line.
+    """Replace Python parameters in a message with the corresponding options of the command line.
 
     Example:
         >>> in_options("if_exists='reuse' gives it; set max_keys=; level 3")
@@ -84,7 +84,7 @@ def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
 def rows_table(rows: Sequence[Mapping[str, Any]], *, exact: bool = False, seldom: Sequence[str] = ()) -> Table:
     """Return a table of rows with the same columns: numbers are aligned right, and null is a dash.
 
-    Values are shown unrounded if `exact`; columns of `seldom` are omitted if all are null.
+    Values are not rounded if `exact`. A column named in `seldom` is omitted if all its values are null.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     columns = []

@@ -1,4 +1,4 @@
-"""The commands by name; the module of a command is imported when that command is used."""
+"""Register the commands by name. The module of a command is imported only when the command is used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparsehist import __version__
 _ABOUT = """\
 Release the histogram of a sensitive log (how many units touched each key)
 under differential privacy, over domains too large to list, again and again:
-at any level, in any order, for the cost of the finest release. Typical are
+at any level, in any order, for the cost of the finest release. Start with
 create, release and ledger; `sparsehist COMMAND --help` has examples."""
 
 _EPILOGUE = """\
@@ -33,23 +33,23 @@ app = App(
 )
 
 _COMMANDS = (
-    ("making:create", "Count a log into a new series, or declare one whose logs are appended."),
+    ("making:create", "Count a log into a new series, or declare a series whose logs are appended."),
     ("making:append", "Append the log of a step or a period."),
-    ("making:finish", "End a running or periodic series: refuse more logs, and erase who counted."),
-    ("releasing:release", "Release a series at a level, or write an existing release."),
-    ("making:check", "Report what create would refuse, leave out or cut; or check a store's files."),
+    ("making:finish", "End a running or periodic series, and erase which units counted."),
+    ("releasing:release", "Release a series at a level, or write an existing release to a file."),
+    ("making:check", "Show what create would refuse, omit or cut; or check the files of a store."),
     ("making:choose", "Choose max_keys or find keys, privately."),
-    ("releasing:plan", "Show what releases would publish and cost, without making any."),
+    ("releasing:plan", "Show what releases would publish and cost, without releasing anything."),
     ("accounts:show", "Show the series of a store and their releases."),
-    ("accounts:ledger", "Show what has been spent, under which limits, and what remains."),
+    ("accounts:ledger", "Show the costs of all releases, the limits on them, and what remains."),
     ("accounts:limit", "Set a budget, raise a cap, or declare populations disjoint."),
     ("accounts:report", "Write a report for a privacy officer: one HTML page."),
-    ("accounts:backup", "Copy a store, consistently and durably."),
-    ("accounts:adopt", "Accept a copied or restored store in place of one that is gone for good."),
+    ("accounts:backup", "Make a consistent copy of a store."),
+    ("accounts:adopt", "Use a copied or restored store in place of an original that is gone for good."),
     ("accounts:drop", "Erase a series: its keys, counts and noise."),
-    ("scripts:run", "Run a script of SQL."),
+    ("scripts:run", "Run an SQL script."),
     ("scripts:sql", "Open a prompt for SQL on a store, or on published files."),
-    ("demonstration:demo", "Release a real log at three levels, out of order, and show them side by side."),
+    ("demonstration:demo", "Release a real log at three levels, and show the releases side by side."),
 )
 
 for number, (path, summary) in enumerate(_COMMANDS):
@@ -58,7 +58,7 @@ for number, (path, summary) in enumerate(_COMMANDS):
 
 
 def load(name: str) -> None:
-    """Import a command; the help then shows its docstring instead of the summary."""
+    """Import a command, so that its help shows the docstring instead of the summary."""
     command = app[name]
     if command.default_command is not None:
         command.help = None

@@ -1,4 +1,4 @@
-"""The command demo: a real log, three levels out of order, one series."""
+"""The command demo, which releases a real log at three levels."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _DOMAIN = "strings(max_bytes=32, alphabet='printable_ascii')"
 
 
 def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> Answer:
-    """Release a real log at three levels, out of order, and show them side by side.
+    """Release a real log at three levels, and show the releases side by side.
 
-    The log ships with the package: a week of visits to the areas of a web site by
-    37,711 people (CC BY 4.0). Takes a few seconds and needs no network.
+    The log comes with the package: visits of 37,711 people to the areas of a web site
+    in one week (CC BY 4.0). The demo takes a few seconds and needs no network.
 
     For example:
       sparsehist demo
 
     Args:
-        directory: New directory for store and releases.
+        directory: New directory for the store and the releases.
     """
     if directory.exists():
-        raise NameTakenError(f"{directory} exists: remove it, or choose another directory with --dir")
+        raise NameTakenError(f"{directory} already exists: remove it, or choose another directory with --dir")
     directory.mkdir(parents=True)
     series = sh.create(
         directory / "store", shipped("data") / "msweb_1998.csv", name="visits", unit="user_id", key="url",
@@ -51,7 +51,7 @@ def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> A
     table = counts.pivot("release", index="url", values="noisy_count")
     table = table.sort(pl.coalesce(each.name for each in reversed(ordered)), descending=True)
     rows = titles.join(table, on="url", maintain_order="right")
-    # Show the largest keys, then some that only finer releases publish.
+    # Show the largest keys, then some keys that only finer releases publish.
     finer = (rows.filter(pl.col("public").is_null()), rows.filter(pl.col("internal").is_null()))
     rows = pl.concat([rows.head(6), *(some.head(3) for some in finer)])
     parameters = [

@@ -23,8 +23,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command, print its answer, and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a key may not fit the terminal's encoding
-    warnings.simplefilter("ignore", CountsWarning)  # the answer states it
+            stream.reconfigure(errors="backslashreplace")  # a key may have characters that the terminal lacks
+    warnings.simplefilter("ignore", CountsWarning)  # answers contain this warning
     as_json = "--json" in arguments
     try:
         try:
@@ -34,12 +34,12 @@ def run(arguments: Sequence[str]) -> int:
             answer = app(words)
         except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - its text may quote the log
             answer = _explained(problem)
-        if not isinstance(answer, Answer):  # cyclopts has printed help or version
+        if not isinstance(answer, Answer):  # cyclopts has printed the help or the version
             return 0
         print_answer(answer, as_json=as_json)
         sys.stdout.flush()
     except (OSError, SystemExit) as problem:  # rich turns a closed pipe into SystemExit
-        # Python would fail again when it closes stdout.
+        # Otherwise, Python would fail again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(problem, SystemExit | BrokenPipeError):
             return PIPE_CLOSED
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _explained(problem: BaseException) -> Answer:
-    """Return the answer to a failure; of an unexpected error, show type, file and line, but not its text."""
+    """Return the answer for an error. The text of an unexpected error is hidden: it may quote the log."""
     kind, exit_code, message = "UsageError", BAD_INPUT, str(problem)
     if isinstance(problem, KeyboardInterrupt):
         kind, exit_code, message = "Interrupted", INTERRUPTED, "interrupted; what was committed stays"
@@ -61,7 +61,7 @@ def _explained(problem: BaseException) -> Answer:
     elif isinstance(problem, SparsehistError):
         kind, exit_code, message = type(problem).__name__, problem.exit_code, in_options(message)
     elif isinstance(problem, PermissionError):
-        from sparsehist.counting.log import shown  # names of folders may contain units
+        from sparsehist.counting.log import shown  # hides folders, whose names may contain units
 
         kind, message = "InputError", f"{shown(str(problem.filename or 'a file'))}: permission is denied"
     else:

@@ -1,4 +1,4 @@
-"""Commands that make series: create, append, finish, check, and choose for their public parameters."""
+"""The commands create, append, finish, check and choose, which make series."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def create(
     reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Count a log into a new series, or declare one whose logs are appended.
+    r"""Count a log into a new series, or declare a series whose logs are appended.
 
-    Counts for every key how many units touched it, with at most --max-keys keys of
-    each unit, and stores the counts in a private directory (mode 0700). Nothing is
-    published and nothing is spent yet. The declaration is fixed from then on.
+    The command counts how many units touched each key, with at most --max-keys keys
+    of each unit, and stores the counts in a private directory (mode 0700). It does
+    not publish or spend anything. The declaration cannot be changed afterwards.
 
-    With --steps (running counts of one log that goes on) or --every (one histogram
-    per day, week or month), append adds the log of each step or period.
+    With --steps (running counts of one growing log) or --every (one histogram per
+    day, week or month), use append to add the log of each step or period.
 
     For example:
       sparsehist create logs.sparsehist --input 'log/*.parquet' --unit user_id \
@@ -55,12 +55,12 @@ def create(
           --domain 'strings(max_bytes=32)' --steps 365 --name daily
 
     Args:
-        if_exists: If the series exists: refuse, or keep it if declaration and log are the same; exits with 5 if not.
+        if_exists: If the series exists: error refuses; reuse keeps it, or exits with 5 if declaration or log differ.
     """
     options = arguments(declared)
     appended = "steps" in options or "every" in options
     if appended and reading != READ:
-        raise DeclarationError("with --steps or --every, pass --input and the other reading options to append")
+        raise DeclarationError("with --steps or --every, create reads no log: pass all reading options to append")
     name, opened, existed = options["name"], using.store(store), False
     if if_exists == "reuse" and store.exists():
         with opened.hold() as state:
@@ -89,11 +89,11 @@ def append(
     reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
-    """Append the log of the next step or of a period to a series, all or nothing.
+    """Append the log of the next step or of a period, completely or not at all.
 
-    The same log again changes nothing and succeeds; another log for this step or
-    period is refused. For a running series, and if units count in some periods only,
-    the store keeps who counted, as secret as the log, until finish erases it.
+    Appending the same log again changes nothing; another log for the same step or
+    period is refused. For a running series, and if a unit counts in some periods only,
+    the store records which units counted, as secret as the log, until finish erases it.
 
     For example:
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
@@ -103,7 +103,7 @@ def append(
         period: For a periodic series: 2026-W12, 2026-03, or any day in the period (2026-03-17).
     """
     if (step is None) == (period is None):
-        raise DeclarationError("append takes --step for a running series, or --period for a periodic one")
+        raise DeclarationError("append needs --step for a running series, or --period for a periodic series")
     growing, position = _growing(using.store(store), series), arguments(step=step, period=period)
     before = growing.appended()
     growing.append(reading.files(), **position, counting=reading.counting())
@@ -114,9 +114,9 @@ def append(
 
 
 def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using: Using = DEFAULT) -> Answer:
-    """End a running or periodic series: refuse more logs, and erase who counted; releases remain possible.
+    """End a running or periodic series, and erase which units counted.
 
-    This cannot be undone.
+    This cannot be undone. Further logs are refused, but releases remain possible.
 
     For example:
       sparsehist finish logs.sparsehist --series daily --yes
@@ -126,17 +126,17 @@ def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using:
     """
     ending = _growing(using.store(store), series)
     if not yes:
-        raise DeclarationError(f"finishing {series} cannot be undone: give --yes to confirm")
+        raise DeclarationError(f"finishing a series cannot be undone: give --yes to finish {series}")
     ending.finish()
     shown = [f"finished {series}: nothing more can be appended, and the store no longer knows who counted"]
     return Answer({"store": str(store), "series": series, "status": "finished"}, shown)
 
 
 def _growing(store: sh.Store, name: str) -> Any:
-    """Return a running or periodic series."""
+    """Return the running or periodic series of this name."""
     series = store.series(name)
     if isinstance(series, Series):
-        raise DeclarationError(f"{name} was counted once: only running and periodic series take further logs")
+        raise DeclarationError(f"only running and periodic series take further logs, but {name} is neither")
     return series
 
 
@@ -149,11 +149,11 @@ def check(
     store: Path | None = None,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Show the owner of a log what `create` would refuse, leave out or cut.
+    r"""Show what `create` would refuse, omit or cut of a log.
 
-    It counts rows without unit or key, keys outside the domain and units above the
-    bound, and writes nothing. It exits with 2 if `create` would refuse the log. The
-    numbers are not private. With --store, it compares files with their digests.
+    It counts rows without unit or key, keys outside the domain, and units with too
+    many keys. It exits with 2 if `create` would refuse the log. The numbers are secret.
+    With --store, it compares the files of a store with their digests instead.
 
     For example:
       sparsehist check 'log/*.parquet' --unit user_id --key query \
@@ -162,7 +162,7 @@ def check(
 
     Args:
         log: Files or quoted globs, as for --input.
-        store: Instead of a log: check every file of a store.
+        store: Instead of a log: the store whose files are checked.
     """
     if store is not None:
         with using.home(store).hold() as state:
@@ -172,7 +172,7 @@ def check(
     options = arguments(declared)
     if len(options.keys() - {"on_null", "on_outside"}) < 4:
         raise DeclarationError(
-            "to check a log, give its files, --unit, --key, --domain and --max-keys; to check a store, --store"
+            "to check a log, give its files, --unit, --key, --domain and --max-keys; to check a store, give --store"
         )
     rules = sh.check_log(reading.files(log or ()), key_types=reading.types(), counting=reading.counting(), **options)
     rows = [row | {"outcome": in_options(row["outcome"])} for row in rules.to_dicts()]
@@ -195,11 +195,11 @@ def max_keys(
     reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Choose --max-keys and --bounding for a log, privately and at a small price.
+    r"""Choose --max-keys and --bounding for a log, at a small privacy cost.
 
-    Two small releases show the largest keys and how many keys units have, which
-    compares what each bound would cut with its noise. Their cost adds to the cost
-    of later releases; the same choice again costs nothing.
+    Two small releases show the largest keys, and how many keys units have. From them,
+    the command estimates the bias and noise of each bound. Their cost is added to the
+    cost of later releases; repeating the choice costs nothing.
 
     For example:
       sparsehist choose max-keys logs.sparsehist --input 'log/*.parquet' \
@@ -207,10 +207,10 @@ def max_keys(
           --level 0.01 --release-level 0.1
 
     Args:
-        name: Prefix of its series, NAME_keys and NAME_profile.
-        largest_keys: Minimise the error over this many of the largest keys.
-        level: Level that the choice spends, exact.
-        release_level: Level of the later release.
+        name: Prefix of the names of both series, NAME_keys and NAME_profile.
+        largest_keys: Number of largest keys whose error is minimised.
+        level: Level of both releases together, exact.
+        release_level: Level of the later release for which max_keys is chosen.
     """
     choice = sh.choose_max_keys(
         using.store(store), reading.files(), name=name, largest_keys=largest_keys, level=level,
@@ -240,11 +240,11 @@ def keys(
     reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Find keys that nobody can list, privately, and write them as a catalogue.
+    r"""Find the keys of an open domain privately, and write them as a catalogue.
 
-    The keys come from rounds of weighted counts over an open domain. The catalogue is
-    public: declare it as the domain of a series. The same name again gives the same
-    keys at no cost.
+    Keys are found in several rounds of weighted counts. The catalogue is public, so
+    it can be declared as the domain of a series. The same name always returns the
+    same keys, at no further cost.
 
     For example:
       sparsehist choose keys logs.sparsehist --input 'log/*.parquet' \
@@ -252,14 +252,14 @@ def keys(
           --out queries.parquet
 
     Args:
-        most_keys: Largest number of keys of a unit that may count; public.
-        level: rho of zCDP, spent by all rounds together; exact.
+        most_keys: Largest number of keys of a unit that are counted; public.
+        level: rho of zCDP for all rounds together; exact.
         delta: Probability of finding a key that only one unit has.
         key: Column of the key.
         out: Catalogue to write: a .parquet file.
-        rounds: From 1 to 8; the last round takes most of level and delta.
+        rounds: Number of rounds, from 1 to 8; the last round uses most of level and delta.
         kind: Type of the keys.
-        name: Prefix of its series, NAME_1, NAME_2, …
+        name: Prefix of the names of its series: NAME_1, NAME_2, …
     """
     checked_output("--out", out, (".parquet",))
     catalogue = sh.discover_keys(

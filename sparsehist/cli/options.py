@@ -1,4 +1,4 @@
-"""Options that several commands share. Those of a series come from its declaration."""
+"""Options that several commands share. Options that declare a series are made from `Declaration`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SeriesName = Annotated[str, Parameter(help="Name of the series.")]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """Settings of calls to a store.
+    """Options for access to a store.
 
     Args:
-        who: Name for the events of the ledger; the user of the operating system by default.
+        who: Your name for the events of the ledger; by default the user of the operating system.
         wait: Seconds to wait for a store in use before giving up.
     """
 
@@ -39,7 +39,7 @@ class StoreOptions:
         return Home(path, wait=self.wait, who=self.who)
 
     def store(self, path: Path) -> sh.Store:
-        """Return the store at a path; `create` makes it if there is none."""
+        """Return a `Store` object for a path, which need not exist yet."""
         return sh.Store(self.home(path).path, wait=self.wait, who=self.who)
 
 
@@ -50,10 +50,10 @@ DEFAULT = StoreOptions()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class LevelOptions:
-    """A privacy level, in either of two forms.
+    """A privacy level, given directly or by epsilon and delta.
 
     Args:
-        level: Privacy level, exact (0.01, 1/3); larger is finer. rho of zCDP, or epsilon with Laplace noise.
+        level: Privacy level, exact (0.01, 1/3): rho of zCDP, or epsilon for Laplace noise; larger is less noisy.
         epsilon: Instead of --level: choose the largest level that satisfies (--epsilon, --delta).
         delta: Delta that belongs to --epsilon, such as 1e-6.
     """
@@ -72,7 +72,7 @@ class PublishedOptions:
         threshold: Publish cells whose noisy count is above this many units.
         false_keys: Instead of --threshold: expected number of published empty keys; 0.01 by default.
         open_delta: Instead of --threshold in an open domain: delta to spend; half of what remains by default.
-        measures: Publish sums for the keys of this table: a level for all measures, or by name, price=0.5,events=1/3.
+        measures: Also publish sums of measures: one level for all, or a level for each: price=0.5,events=1/3.
         step: For a running series: count units up to this step.
     """
 
@@ -86,7 +86,7 @@ class PublishedOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions:
-    """The files of a log, how they are read, and the resources of counting them.
+    """Options that name the files of a log, and settings for reading and counting them.
 
     Args:
         input: Parquet, CSV or JSON lines: file or quoted glob; may be repeated.
@@ -104,14 +104,14 @@ class ReadingOptions:
     threads: int | None = None
 
     def files(self, more: Sequence[str] = ()) -> sh.Files:
-        """Return the files of the log, including those named without --input."""
+        """Return the files of the log: those of --input, after those in `more`."""
         paths = [*more, *(self.input or ())]
         if not paths:
             raise DeclarationError("name the files of the log: give --input, such as --input 'log/*.parquet'")
         return sh.Files(paths, delimiter=self.delimiter, hive=self.hive or (), types=self.types())
 
     def types(self) -> dict[str, str]:
-        """Read --key-type: column=date, column=integer or column=text."""
+        """Return the types of columns from --key-type, such as column=date."""
         return {column: kind for column, _, kind in (text.rpartition("=") for text in self.key_type or ())}
 
     def counting(self) -> sh.Counting:
@@ -125,7 +125,7 @@ READ = ReadingOptions()
 def options_of(name: str, only: str = "", needed: str | None = None, record: type = Declaration) -> type:
     """Make a dataclass whose fields are options of a series; cyclopts adds them to the options of a command.
 
-    By default it has all parameters except the one for reading files, and parameters without a default are required.
+    By default, all parameters except key_types are options, and parameters without a default are required.
     """
     options: list[tuple[str, Any, Any]] = []
     for word, parameter in parameters(record).items():
@@ -142,7 +142,7 @@ def arguments(*records: Any, **others: Any) -> dict[str, Any]:
     """Return the options that the user passed, as arguments of the Python interface."""
     options = {name: value for record in records if record is not None for name, value in vars(record).items()}
     passed = {name: value for name, value in (options | others).items() if value is not None}
-    if isinstance(passed.get("unit"), list):  # several columns, one by one or joined by commas
+    if isinstance(passed.get("unit"), list):  # several columns, as separate options or joined by commas
         passed["unit"] = tuple(name for word in passed["unit"] for name in word.split(","))
     if str(passed.get("step", "")).isdecimal():
         passed["step"] = int(passed["step"])

@@ -69,11 +69,11 @@ def release(
     head: Annotated[int, Parameter(validator=Number(gte=0, lte=MOST_ROWS))] = 0,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Release a series at a level, or write an existing release.
+    r"""Release a series at a level, or write an existing release to a file.
 
-    All releases of a series together cost what the finest of them costs, in any
-    order. With --workload, sums over the keys are released: each workload is a
-    noise path of its own, and its cost adds to the cost of the cells.
+    All releases of a series together cost as much as the finest release, in any
+    order. With --workload, sums over keys are released. Each workload is a separate
+    noise path, and its cost is added to the cost of the cells.
 
     For example:
       sparsehist release logs.sparsehist --series queries --name public \
@@ -83,11 +83,11 @@ def release(
 
     Args:
         name: Name of the release: a-z, 0-9 and _. The same name always gives the same numbers, at no further cost.
-        strategy: With --workload: strategy that answers it; by default the one with the least mean error.
+        strategy: With --workload: the strategy that answers it; by default the strategy with the least mean error.
         out: File to write: .parquet, .json or .arrow with metadata, or .csv.
         head: Also print this many of the largest rows.
     """
-    if out is not None:  # before anything is drawn
+    if out is not None:  # checked before anything is drawn
         check_target("--out", out, store)
     options = arguments(at, published, workload=workload, strategy=strategy)
     released = any_kind.release(using.home(store), series, None, name, target=out, **options)
@@ -127,13 +127,13 @@ def plan(
     workload: Workload = None,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Show what releases would publish and cost, without making any.
+    r"""Show what releases would publish and cost, without releasing anything.
 
-    For each candidate level, it shows the standard deviation of the noise, the
-    threshold, the expected false keys, the true counts that are published with 50,
-    95 and 99 % probability, and the cost; for true counts, the probability of being
-    published and the mean relative error. With --workload, it compares strategies.
-    Nothing is drawn and nothing is spent; the log is not read.
+    For each level, it shows the standard deviation of the noise, the threshold, the
+    expected false keys, the cost, and the true counts that are published with a
+    probability of 50, 95 and 99 %. For each true count, it shows the probability of
+    being published and the mean relative error. With --workload, it compares
+    strategies. Nothing is drawn or spent, and the log is not read.
 
     For example:
       sparsehist plan --domain 'strings(max_bytes=32)' --max-keys 20 --level 0.01
@@ -141,13 +141,13 @@ def plan(
       sparsehist plan logs.sparsehist --series visits --workload 'ranges()'
 
     Args:
-        store: Directory of the store, with --series; without it, give --domain and --max-keys of a new series.
-        level: Candidate level, exact; repeat it. 0.001, 0.01, 0.1 and 1 by default.
-        epsilon: Instead of --level: candidate epsilon at --delta; repeat it.
+        store: Directory of the store, with --series. Without a store, give --domain and --max-keys of a new series.
+        level: Candidate level, exact; may be repeated. 0.001, 0.01, 0.1 and 1 by default.
+        epsilon: Instead of --level: candidate epsilon at --delta; may be repeated.
         delta: Delta that belongs to --epsilon.
         series: Plan further releases of this series.
-        count: True count for which the error is shown; repeat it. 10 to 10000 by default.
-        shows: Instead of levels: plan the least level that shows a key of this many units with probability 0.95.
+        count: True count for which the error is shown; may be repeated. 10 to 10000 by default.
+        shows: Instead of levels: plan the smallest level that shows a key of this many units with probability 0.95.
     """
     if epsilon and delta is None:
         raise DeclarationError("--epsilon needs --delta, such as 1e-6 (0 with Laplace noise)")
@@ -155,14 +155,14 @@ def plan(
     options = arguments(published, counts=count, shows=shows, workload=workload)
     alone = arguments(declared)
     if (store is None) != (series is None) or bool(alone) != (series is None):
-        raise DeclarationError("give a store and --series, or neither of them but --domain and --max-keys")
+        raise DeclarationError("give either a store and --series, or --domain and --max-keys of a new series")
     planned: Any = sh if store is None else using.store(store).series(str(series))
     if workload is not None and series is not None:
         rows = planned.plan_workload(workload, levels).to_dicts()
         starred = [{**row, "chosen": "*" if row["chosen"] else ""} for row in rows]
         return Answer({"plan": rows}, [_ABOUT_STRATEGIES, rows_table(starred)])
     if wrong := options.keys() - inspect.signature(planned.plan).parameters.keys():
-        raise DeclarationError(f"{min(wrong)}= has no meaning here: leave it out")
+        raise DeclarationError(f"leave out this option, which has no meaning here: {min(wrong)}=")
     plan = planned.plan(**arguments(levels=levels), **options, **alone)
     data = {"noise": plan.noise, "levels": plan.levels.to_dicts(), "counts": plan.counts.to_dicts()}
     return Answer(data, [*_shown(plan)])

@@ -1,4 +1,4 @@
-"""The commands run and sql: statements from a file, from standard input, or typed at a prompt."""
+"""The commands run and sql, which run SQL from a file, from standard input, or from a prompt."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ def run(
     rows: Rows = 40,
     using: Using = DEFAULT,
 ) -> Answer:
-    """Run a script of SQL.
+    """Run an SQL script.
 
-    CREATE SERIES, RELEASE and others work on the store, other statements on DuckDB;
-    a release is the table series.release. The whole script is checked first. It
-    stops at the first error; what was committed stays. Values of --param are
-    numbers, true, false, null or 'text' as in SQL; everything else is text.
+    Statements such as CREATE SERIES and RELEASE use the store; DuckDB runs all others.
+    Releases can be read as tables series.release. The script is checked as a whole,
+    then run up to the first error; earlier changes remain. Values of --param are
+    numbers, true, false, null or 'text' as in SQL; any other value is read as text.
 
     For example:
       sparsehist run script.sql --store logs.sparsehist --param level=0.01
 
     Args:
         script: File of statements; - reads standard input.
-        store: Directory of the store; CREATE SERIES makes it if there is none.
+        store: Directory of the store; CREATE SERIES creates a missing store.
         param: name=value for $name in the script; may be repeated.
-        table: name=source: a table read from files or from URLs of s3, gs, az or https; may be repeated.
-        keep_going: Run the other statements if one is wrong or fails.
+        table: name=source for a table in files or at URLs of s3, gs, az or https; may be repeated.
+        keep_going: If a statement is wrong or fails, still run the other statements.
         dry_run: Run nothing; show what each statement would spend.
     """
     text, parameters = _read(script), parameters_from(param or ())
     for name in parameters.keys() - named_parameters(text, parameters):
-        raise DeclarationError(f"the script does not name the parameter ${name}")
+        raise DeclarationError(f"the script does not use the parameter ${name}")
     pairs = [word.partition("=") for word in table or ()]
     if not all(name.isidentifier() and source for name, _, source in pairs):
-        raise DeclarationError("--table is a name, = and a file or URL, as in --table log=s3://lake/log/*.parquet")
+        raise DeclarationError("--table must be name=source, such as --table log=s3://lake/log/*.parquet")
     tables = {name: source for name, _, source in pairs}
     home = None if store is None else using.home(store)
     with Session(home, parameters=parameters, tables=tables, rows=rows) as session:
@@ -81,14 +81,14 @@ def sql(
 ) -> Answer:
     """Open a prompt for SQL on a store, or on published files.
 
-    A semicolon at the end of a line runs what was typed. A script on standard input
-    is run.
+    A semicolon at the end of a line runs the typed statements. Standard input that is
+    not a terminal is run as a script.
 
     For example:
       sparsehist sql logs.sparsehist
 
     Args:
-        store: Directory of the store; CREATE SERIES makes it if there is none.
+        store: Directory of the store; CREATE SERIES creates a missing store.
         analyst: Instead of a store: a directory of published Parquet files and their ledger, read-only.
         memory_limit: With --analyst: memory for queries, such as 4GB.
         time_limit: With --analyst: seconds that a query may take.
@@ -143,7 +143,7 @@ def _converse(run_text: Callable[[str], Answer]) -> Answer:
 
 
 def _read_only(session: sh.AnalystSession, script: str, rows: int) -> Iterator[Outcome]:
-    """Run queries on published tables, up to the first that fails."""
+    """Run queries on published tables until a query fails."""
     for piece in pieces(script):
         try:
             frame = session.sql(piece.text)
@@ -154,7 +154,7 @@ def _read_only(session: sh.AnalystSession, script: str, rows: int) -> Iterator[O
 
 
 def described(outcomes: Iterable[Outcome], *, script: str | None = None) -> Answer:
-    """Return the outcomes of statements as an answer: JSON and tables."""
+    """Return an answer that shows the outcomes of statements as JSON and as tables."""
     outcomes = list(outcomes)
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     data: dict[str, Any] = {"script": script, "statements": [_as_data(outcome) for outcome in outcomes]}

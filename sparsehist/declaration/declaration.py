@@ -102,18 +102,18 @@ class Declaration(Record):
         None, read=_unit, option=list[str], example="user_id",
     )  # fmt: skip
     key: tuple[str, ...] = parameter(
-        "Key column; repeat it, in the domain's order, for a product domain. Without key and domain, all units count "
-        "in one cell.",
+        "Key column; for a product domain, one column for each part, in the order of the parts. Without key and "
+        "domain, all units count in one cell.",
         None, read=partial(_columns, "key"), option=list[str], example="query",
     )  # fmt: skip
     max_keys: int = parameter(
-        "Largest number of distinct keys that one unit counts towards; noise grows with its square root.",
+        "Largest number of distinct keys that one unit counts towards. A larger number needs more noise.",
         least=1, most=LARGEST_BOUND, option=int, example="20",
     )  # fmt: skip
     bounding: Keep | Share = parameter(
-        "A unit with more keys than the bound counts towards as many as it allows (keep), or towards all of them "
-        "with smaller weights and the same noise (share, share(most_keys=640)), which has far less bias if many "
-        "units do.",
+        "How units with more than max_keys keys count: towards max_keys of their keys (keep), or towards all their "
+        "keys with smaller weights and the same noise (share, share(most_keys=640)). If many units have more keys, "
+        "share has far less bias.",
         Keep(), read=bounding_of,
     )  # fmt: skip
     domain: Domain = parameter(
@@ -130,11 +130,11 @@ class Declaration(Record):
         "gaussian",
     )
     cap: Fraction | None = parameter(
-        "Largest total level of all releases and workloads, exact, such as 2 or 1/3; releases beyond it are refused.",
+        "Largest total cost of the series, as an exact level such as 2 or 1/3; releases beyond it are refused.",
         None, read=lambda cap: as_level(cap, "cap"),
     )  # fmt: skip
     population: str = parameter(
-        "The people behind the units; costs of a population's series add up.",
+        "The people behind the units. Costs of all series of a population add up.",
         "default",
         read=partial(checked_name, "population"),
     )
@@ -167,7 +167,7 @@ class Declaration(Record):
         (), read=_key_types, option=list[str], sql=False, show=None,
     )  # fmt: skip
     unverified: bool = parameter(
-        "Do not check whether the query may mix units; ledger, releases and report say that it was not checked.",
+        "Do not check whether the query may mix units. Ledger, releases and report state that it was not checked.",
         default=False, option=None, show=None,
     )  # fmt: skip
     period: str | None = parameter("Period of a periodic series.", None, option=None, sql=False)

@@ -143,7 +143,7 @@ class Ledger:
                 law = account.law_on(path)
                 if budget.filter_for(law) is None and (account.dropped is None or spent.releases):
                     raise DeclarationError(
-                        f"the budget {budget} of population {population!r} cannot charge series {account.name!r}: "
+                        f"the budget {budget} of {population!r} cannot charge the series {account.name!r}: "
                         f"{ways_to_charge(account.noise_on(path), law)}"
                     )
 

@@ -39,7 +39,7 @@ def key_label(key: Sequence[Any]) -> str:
 
 
 def over_time(title: str, description: str, what: str, rows: Rows, order: Sequence[str]) -> Picture:
-    """Draw noisy counts over steps or periods, one line per key; unpublished keys have no point."""
+    """Draw noisy counts over steps or periods, one line per key, with points where the key is published."""
     alt = require_plots()
     names = sorted({row["key"] for row in rows})
     colour = alt.Color("key:N", sort=names, scale=alt.Scale(range=list(COLOURS)), legend=alt.Legend(labelLimit=220))

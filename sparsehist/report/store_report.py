@@ -55,12 +55,12 @@ _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "dr
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-_KEY = "key (largest first)"  # heading of a column; other headings are names of releases, which never equal it
+_KEY = "key (largest first)"  # heading that no release can have as its name
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of rows with the same keys, not shown if empty; the last `numbers` columns are aligned right."""
+    """A table of the report, shown only if it has rows. The last `numbers` columns are aligned right."""
 
     caption: str
     rows: Sequence[Row]
@@ -80,7 +80,7 @@ class OneSeries:
 
     @property
     def cells(self) -> list[CellMetadata]:
-        """Releases of cells, the most private first."""
+        """Releases of cells, beginning with the most private release."""
         cells = [metadata for metadata in self.releases if isinstance(metadata, CellMetadata)]
         return sorted(cells, key=lambda metadata: as_level(metadata.level))
 
@@ -139,7 +139,7 @@ def _declared(declaration: Declaration) -> Table:
 
 
 def _of_series(home: Home, series: OneSeries) -> Iterator[Table | Picture | str]:
-    """Yield releases, errors and largest keys of a series; for a running series, counts over time."""
+    """Yield tables of releases, errors and largest keys; for a running series, also a chart of counts over time."""
     name, key, recent = series.declaration.name, series.declaration.key, series.releases[-_MOST_ROWS:]
     if not series.releases:
         yield "Nothing was released from this series."
@@ -163,7 +163,7 @@ def _of_series(home: Home, series: OneSeries) -> Iterator[Table | Picture | str]
 
 
 def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Iterator[Table | Picture | str]:
-    """Yield a table of the periods of a series, and the largest keys over time."""
+    """Yield a table of the periods of a series, and a chart of the largest keys over time."""
     rows, over = list[Row](), dict[str, Release]()
     for each in periods[-_MOST_ROWS:]:
         period, finest = str(each.declaration.period), each.cells[-1] if each.cells else None
@@ -201,7 +201,7 @@ def _release(metadata: Metadata) -> Row:
 
 
 def _promises(name: str, releases: Sequence[Metadata]) -> Table:
-    """Return the guarantee of each release by itself; equal guarantees share a row."""
+    """Return a table of the guarantee of each release by itself; releases with equal guarantees share a row."""
     alike: dict[str, dict[str, None]] = {}
     for metadata in releases:
         slack = f"a numerical slack of {metadata.numerical_slack:.0e}"
@@ -214,7 +214,7 @@ def _promises(name: str, releases: Sequence[Metadata]) -> Table:
 
 
 def _errors(name: str, finest: Sequence[CellMetadata]) -> Table:
-    """Return probability of publication and mean error by true count, with a column per release."""
+    """Return a table with the probability of publication and the mean error, by true count and release."""
     rows: list[Row] = [{"true count (units)": count} for count in COUNTS]
     for metadata in finest:
         level, threshold = as_level(metadata.level), metadata.effective_threshold
@@ -228,17 +228,17 @@ def _errors(name: str, finest: Sequence[CellMetadata]) -> Table:
 
 
 def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
-    """Return the release's rows for these keys, with intervals; counts of unpublished keys are None."""
+    """Return the rows of a release for these keys, with intervals. Counts of unpublished keys are None."""
     try:
         frame = release.intervals(CONFIDENCE)
-    except SparsehistError:  # some noise has no intervals
+    except SparsehistError:  # intervals do not exist for all noise
         frame = release.frame.with_columns(low="noisy_count", high="noisy_count")
     rows = largest.join(frame, on=largest.columns, how="left", maintain_order="left").to_dicts()
     return [{_KEY: [row.pop(column) for column in largest.columns], **row} for row in rows]
 
 
 def _largest_keys(name: str, limits: dict[str, list[Row]]) -> Iterator[Table]:
-    """Yield a table of the largest keys, and a table of their sums in the finest release with sums."""
+    """Yield a table of the largest keys, and a table of their sums in the finest release that has sums."""
     *_, finest = limits.values()
     keys = [" · ".join(map(str, row[_KEY])) for row in finest]
     published = zip(*(map(_interval, of_release) for of_release in limits.values()), strict=True)

@@ -35,7 +35,7 @@ def create(store: str | os.PathLike[str] | Store, *, steps: int | str | Steps, *
 def create(store: str | os.PathLike[str] | Store, *, every: str | int | Every, **declared: Any) -> PeriodicSeries: ...
 
 
-def create(  # type: ignore[misc] # overloads omit common parameters
+def create(  # type: ignore[misc] # the overloads leave out shared parameters
     store: str | os.PathLike[str] | Store,
     log: object = None,
     *,
@@ -56,7 +56,7 @@ def create(  # type: ignore[misc] # overloads omit common parameters
     if_exists: str = "error",
     counting: Counting | None = None,
 ) -> Series | RunningSeries | PeriodicSeries:
-    """Count a log into a new series, completely or not at all; or declare a running or periodic series.
+    """Count a log into a new series, completely or not at all, or declare a running or periodic series.
 
     The log is read once, and nothing is published. A unit with more than `max_keys` distinct keys counts towards
     `max_keys` of these keys. The choice is random and depends only on the rows of this unit.
@@ -89,7 +89,7 @@ def create(  # type: ignore[misc] # overloads omit common parameters
         DataError: If the log breaks a rule; the message never quotes a key or a unit.
         NameTakenError: If the store already has a series with this name.
         SeriesDiffersError: With "reuse", if declaration, query or log differ; the message names what differs.
-        BudgetExceededError: If the population's budget has no rule for this noise.
+        BudgetExceededError: If the budget of the population cannot charge this noise.
 
     Example:
         >>> import polars as pl

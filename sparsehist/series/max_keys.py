@@ -1,10 +1,10 @@
 """Choose how many keys a unit should count towards, from two small releases.
 
 Bounding biases the counts of the largest keys. The bias depends on which units have these keys: units with many keys
-mostly have rare keys. First, a quarter of the level is spent on a release that shows the largest keys. The rest is
-spent on a table of units by number of keys and by number of largest keys; each unit is in one cell of this table, so
-the sensitivity is 1. The table shows how many pairs with largest keys each bound would cut. Two assumptions are made:
-the loss is proportional to the square roots of the counts, and counts of keys not shown fall off as 1/rank.
+mostly have rare keys. The first release uses a quarter of the level and shows the largest keys. The second uses the
+rest and counts units by their number of keys and their number of largest keys. Each unit is in one cell of this
+table, so the sensitivity is 1. The table shows how many pairs with largest keys each bound would cut. The estimates
+assume that the bias of a key is proportional to the square root of its count, and that counts fall off as 1/rank.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ BOUNDS = tuple(dict.fromkeys(round(1.1**power) for power in range(81)))
 """Candidates for max_keys, from 1 to 2,048."""
 
 _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
-# Class i has the numbers from 2**i to 2**(i+1) - 1; the last class has all larger numbers too.
+# Class i contains the numbers from 2**i to 2**(i+1) - 1; the last class also contains all larger numbers.
 _CLASSES = Product(keys=Integers(12), largest=Integers(10))
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
-# Expected number of false classes. Classes below the threshold, nearly 3 std, count as empty; noise would add up.
+# Expected number of false keys in the table. Without a threshold, the noise of all its empty cells would add up.
 _FALSE_CLASSES = 0.4
 # A release is used only if noise alone would exceed its largest cell with a probability of at most 1 %.
 _BY_CHANCE = 0.01
-# "share" is chosen only if its error is smaller by this factor, because counts of units are easier to explain.
+# Choose "share" only if its error is below this fraction of that of "keep", because "keep" is easier to explain.
 _WORTH_SHARING = 0.95
 
 
 @dataclass(frozen=True)
 class MaxKeysChoice:
-    """The chosen max_keys and bounding, and the estimates behind the choice. Public.
+    """The chosen max_keys and bounding, with the estimates behind the choice. All fields are public.
 
     Attributes:
         max_keys: Largest number of keys that a unit should count towards.
         bounding: "keep" or "share".
         estimates: Error of the largest keys for each bound, in counts: max_keys, bounding, bias (root mean square
             over these keys), noise (standard deviation) and error (both combined).
-        level: Level that the choice spent on the series `keys` and `profile`; exact text.
+        level: Total level of the releases of the series `keys` and `profile`; exact text.
         keys: Name of the series whose release showed the largest keys.
         profile: Name of the series that counts units by their number of keys.
     """
@@ -93,10 +93,10 @@ def choose_max_keys(
     on_outside: Choice = "error",
     counting: Counting | None = None,
 ) -> MaxKeysChoice:
-    """Choose max_keys, and "keep" or "share", by two small private releases of the log.
+    """Choose max_keys and the bounding, "keep" or "share", from two small private releases of the log.
 
-    The population pays for both releases, in addition to later releases of the log. They belong to the series
-    `{name}_keys` and `{name}_profile`; another call with the same name returns the same choice at no cost.
+    Both releases are charged to the population, in addition to later releases of the log. They belong to the series
+    `{name}_keys` and `{name}_profile`. Another call with the same name returns the same choice at no cost.
 
     Parameters are as for `create`, with these differences. The source is the log itself, not `Counts`. `noise` is the
     family of the later series; `release_level` is the level of its release, which decides how much noise a bound
@@ -121,7 +121,7 @@ def choose_max_keys(
         16
     """
     if isinstance(source, Counts):
-        raise DeclarationError("Counts have no units: choose max_keys from the log itself")
+        raise DeclarationError("sh.Counts contains no units: choose max_keys from the log itself")
     checked_whole("largest_keys", largest_keys, 1, LARGEST_BOUND)
     checked_name("choice", name)
     whole, later = as_level(level), as_level(release_level)
@@ -148,7 +148,7 @@ def choose_max_keys(
             existing = state.series(second.name)
         if existing is None:
             counts = Counts(_profile(home, source, first, largest.select(first.key), counting), largest=1)
-            # The table counts units of the log, so it rests on the same assumptions as the log.
+            # The table is computed from the log, so its guarantee rests on the unit and the source of the log.
             second = replace(second, unit=first.unit, source=first.source)
             existing = counted_into(home, counts, second, counting, is_bounded=True)
         released = any_kind.release(
@@ -168,7 +168,7 @@ def choose_max_keys(
 
 
 def _distinct_from_noise(released: object, declared: Declaration, level: str, whole: Fraction) -> Release:
-    """Refuse a release that may be noise alone. Published numbers decide this, so the refusal reveals no more."""
+    """Refuse a release that may be noise alone. The check uses only published numbers, so it reveals nothing more."""
     release, least = of_kind(released, Release), 0.0
     if not declared.domain.is_open:
         threshold = threshold_for_false_keys(declared.family_in_units, level, declared.domain.size, _BY_CHANCE)
@@ -177,16 +177,16 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
         return release
     larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)  # rho is quadratic
     raise NotFoundError(
-        f"releases at level {level_text(whole)} may be noise alone; the level is spent. Choose again "
-        f"under another name at level {larger}, with a tenth of the noise; or use a bound from other knowledge. "
-        f"plan(domain=…, max_keys={_FIRST_BOUND}, shows=1000) returns a quarter of the level for keys of 1,000 units"
+        "the release may be noise alone, and its level is spent. Choose again under another name with a tenth of the "
+        "noise, or use a bound from other knowledge. To show keys of 1,000 units, the level must be four times "
+        f"that of plan(domain=…, max_keys=5, shows=1000). Level now: {level_text(whole)}; next level: {larger}"
     )
 
 
 def _profile(
     home: Home, source: object, first: Declaration, largest: pl.DataFrame, counting: Counting
 ) -> pl.DataFrame:
-    """Return the number of units in each class; a unit's numbers of keys and of largest keys decide its class.
+    """Return the number of units in each class. Numbers of keys and of largest keys determine a unit's class.
 
     Units without any of the largest keys are omitted. Empty classes are included, because the release must add noise
     even if all classes are empty.
@@ -209,15 +209,15 @@ def _profile(
 
 
 def _class_of(column: str) -> pl.Expr:
-    """Return the class of a number: its binary digits minus one. Bits are exact, unlike a rounded logarithm."""
+    """Return the class of each number: its number of binary digits minus one, which is exact, unlike a logarithm."""
     classes = int(_CLASSES.components[_CLASSES.names.index(column)].size)
     bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
     return bits.cast(pl.Int64).alias(column)
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return the root mean square loss of the `n_largest` largest keys, per pair that is cut from the shown keys."""
-    shown = np.maximum(noisy, 1.0)  # sorted; noisy counts may be negative
+    """Return the root mean square bias of the `n_largest` largest keys per cut pair of a unit and a shown key."""
+    shown = np.maximum(noisy, 1.0)  # in decreasing order; noisy counts may be negative
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
 
@@ -225,10 +225,10 @@ def _scale(noisy: FloatArray, n_largest: int) -> float:
 def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
-    """For each candidate max_keys, return the bias and the noise of the counts of the largest keys, at a level."""
-    # A unit has at most as many largest keys as it has keys, and as exist: other classes contain only noise.
+    """Return the bias and noise of the counts of the largest keys for each candidate max_keys and bounding."""
+    # No unit has more largest keys than keys, or more than `n_largest`: such classes contain only noise.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # Assume numbers of keys to be spread over their class, and numbers of largest keys to be its geometric mean.
+    # Assume that numbers of keys are spread over their class, and use the mean of a class of largest keys.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class DeclaredSeries:
-    """Base class of all series: a store and a declaration."""
+    """Base class of all series, with the store and the declaration."""
 
     def __init__(self, store: Store, declaration: Declaration) -> None:
         """Use `create` and `Store.series` instead."""
@@ -44,11 +44,11 @@ class DeclaredSeries:
 
     @property
     def name(self) -> str:
-        """Name of the series; of a periodic series also the name of its population."""
+        """Name of the series; for a periodic series, also the name of its population."""
         return self.declaration.name
 
     def _repr_html_(self) -> str:
-        """Return declaration and releases, or the cost of all periods, as HTML for notebooks."""
+        """Return HTML for notebooks: the declaration with all releases, or with the cost of all periods."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -74,7 +74,7 @@ class CountedSeries(DeclaredSeries):
         yield table_of_dicts("Releases", self.releases().to_dicts())
 
     def raise_cap(self, level: Level, *, reason: str) -> None:
-        """Raise the cap of the series. The new cap holds only ex post, and the ledger shows the declared cap too.
+        """Raise the cap of the series. The new cap holds only ex post; `declaration.cap` does not change.
 
         Raises:
             DeclarationError: If the series has no cap, the level is not above the cap, or the reason is missing.
@@ -117,9 +117,9 @@ class CountedSeries(DeclaredSeries):
         workload: Workload | str | None = None,
         strategy: Strategy | str | None = None,
     ) -> Release | WorkloadRelease:
-        """Release the histogram or the answers of a workload, or return the existing release of this name.
+        """Release the histogram or the answers to a workload, or return the existing release with this name.
 
-        A release is committed before it is returned: after a crash it is complete or was never drawn. The same name
+        A release is committed before it is returned: after a crash, it is complete or was never drawn. The same name
         always gives the same numbers. The cells of a series are one noise path: their releases together cost as much
         as the finest release. Each workload with a strategy is another path, and the costs of paths add up.
 
@@ -197,8 +197,8 @@ class CountedSeries(DeclaredSeries):
         """Predict accuracy and cost of one release at each candidate level; nothing is drawn or spent.
 
         The plan depends on the declaration and on earlier releases, never on the counts. Parameters and errors are
-        those of `sparsehist.plan`, except that `equal` divides the rest of the population's budget; `step` and
-        `measures` are as for `release`. A running series needs `step`; the step may still be missing.
+        those of `sparsehist.plan`, except that `equal` divides the remaining budget of the population; `step` and
+        `measures` are as for `release`. A running series needs `step`, which may be a step that is not appended yet.
 
         Example:
             >>> import polars as pl
@@ -226,7 +226,7 @@ class Series(CountedSeries):
     """
 
     def __repr__(self) -> str:
-        """Show name and domain: public parameters only."""
+        """Show the name and the domain, which are public."""
         return f"Series({self.name!r}, domain={self.declaration.domain.describe()}, in {self.store!r})"
 
     def plan_workload(
@@ -235,9 +235,9 @@ class Series(CountedSeries):
         """Predict the error of each strategy for a workload; nothing is drawn or spent.
 
         Returns:
-            One row per strategy and level, best first: strategy, level, std (root of the mean variance of a query, in
-            counts), ratio (this variance divided by the least variance of any factorization, for one cell per unit;
-            null if unknown), sensitivity (of R·x), chosen (whether "auto" chooses this strategy).
+            One row per strategy and level, the best strategy first. Columns: strategy, level, std (root of the mean
+            variance of an answer, in counts), ratio (mean variance divided by the least of any factorization, for one
+            cell per unit; null if unknown), sensitivity (of R·x), chosen (whether "auto" chooses this strategy).
 
         Raises:
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
@@ -256,11 +256,11 @@ class Series(CountedSeries):
         most_updates: int | None = None,
         start: Release | None = None,
     ) -> QuerySession:
-        """Open a session that answers adaptive predicates, or continue the session of this name.
+        """Open a session that answers adaptively chosen predicates, or continue the session with this name.
 
-        A session is a separate noise path. Its whole level is charged when it opens. It answers from a public
-        estimate of all cells. If the estimate is too inaccurate, the session measures the sum with noise and corrects
-        the estimate, at most `most_updates` times. If you can list all predicates, a release answers them far better.
+        A session is a separate noise path, charged as a whole when it opens. An answer is the sum of the counts of
+        matching cells, from a public estimate of all cells. If that is too inaccurate, the session measures the sum
+        with noise and corrects the estimate. If you can list all predicates, a workload release is far better.
 
         Args:
             name: Name of the session, unique among the releases of the series; a-z, 0-9 and _.
@@ -295,11 +295,11 @@ class Series(CountedSeries):
 
 
 class RunningSeries(CountedSeries):
-    """A series with steps that are appended, and with releases of running counts.
+    """A series whose log is appended step by step, with releases of running counts.
 
-    A unit counts once per key over all steps, at the first step in which it has the key, and towards its first
-    max_keys keys. The noise of all steps is one path: all releases together, over all steps and levels and in any
-    order, are as private as the finest release: rho-zCDP, where rho is the largest level. With 7, 30 and 365 steps,
+    A unit counts once per key, at the first step in which it has the key, and only towards its first max_keys keys.
+    The noise of all steps is one path: all releases together, of any steps and levels in any order, are as private
+    as the finest release, which is rho-zCDP, where rho is the largest level. With 7, 30 and 365 steps,
     the noise is 1.46, 1.87 and 2.64 times (root mean square) the noise of a single release at the same level. The
     store records which units counted for which keys. This record is as secret as the log; `finish` erases it.
 
@@ -319,7 +319,7 @@ class RunningSeries(CountedSeries):
     """
 
     def __repr__(self) -> str:
-        """Show name, domain and steps: public parameters only."""
+        """Show the name, the domain and the number of steps, which are public."""
         domain, steps = self.declaration.domain.describe(), self.declaration.n_steps
         return f"RunningSeries({self.name!r}, domain={domain}, steps={steps}, in {self.store!r})"
 
@@ -358,7 +358,7 @@ class RunningSeries(CountedSeries):
 
 
 class PeriodicSeries(DeclaredSeries):
-    """A periodic series: each period of a log is a separate series; all periods share a declaration and a budget.
+    """A periodic series. Each period of a log has its own series; all periods share a declaration and a budget.
 
     The cost to one unit in one period is the cost of the costliest period; the cost to one unit over all periods is
     the sum over periods. The ledger, every release and `progress` show both.
@@ -377,7 +377,7 @@ class PeriodicSeries(DeclaredSeries):
     """
 
     def __repr__(self) -> str:
-        """Show name, periods and domain: public parameters only."""
+        """Show the name, the periods and the domain, which are public."""
         rule = self.rule
         return (
             f"PeriodicSeries({self.name!r}, {rule.n_periods} {rule.period}s, protects={rule.protects!r}, "
@@ -390,7 +390,7 @@ class PeriodicSeries(DeclaredSeries):
 
     @property
     def rule(self) -> Every:
-        """The declaration of the periods and of the privacy unit of the budget."""
+        """The `Every` object that declares the periods and the privacy unit that the budget protects."""
         return present(self.declaration.every)
 
     def append(
@@ -400,10 +400,10 @@ class PeriodicSeries(DeclaredSeries):
         period: str | date,
         counting: Counting | None = None,
     ) -> Series:
-        """Count the log of a period into its series, completely or not at all; the same log returns the same series.
+        """Count the log of a period into a new series, completely or not at all; the same log gives the same series.
 
-        Periods can be appended in any order, each once. The cost per unit and period is right only if each row
-        counts in one period.
+        Periods can be appended in any order, each only once. The cost per period is correct only if no row is in the
+        logs of two periods.
 
         Args:
             log: The rows of this period, as for `create`. Rows of other periods cannot be detected, and would count.
@@ -432,9 +432,9 @@ class PeriodicSeries(DeclaredSeries):
             return [str(declaration_of(record).period) for record in periods_of(state, self.name)]
 
     def progress(self, *, delta: float = DEFAULT_DELTA) -> Row:
-        """Return the cost of all periods so far: their row of the ledger, with epsilon at `delta`.
+        """Return the cost of all periods so far, as one row of the ledger, with epsilon at `delta`.
 
-        Among its fields are `periods` (numbers of periods: appended, declared, released, and still possible at the
+        Its fields include `periods` (numbers of periods: appended, declared, released, and still possible at the
         last level), `per_period` and `per_period_epsilon` (cost to one unit in one period), `level` and `epsilon`
         (cost to one unit over all periods), `budget` and `remaining`.
         """
@@ -454,11 +454,11 @@ class PeriodicSeries(DeclaredSeries):
         measures: Level | Mapping[str, Level] | None = None,
         counts: Sequence[int] = COUNTS,
     ) -> Plan:
-        """Plan one more period at candidate levels, and the cost of all declared periods at the same level.
+        """Plan the release of one more period at candidate levels; show also the cost of all declared periods.
 
-        Parameters are those of `Series.plan`, for one release of each period. `all_per_period` and
-        `all_per_user` are the exact costs, to one unit in one period and to one unit in all periods, if all declared
-        periods are released at this level. Both are also shown as epsilon at delta 1e-6.
+        Parameters are those of `Series.plan`, for one release of each period. If all declared periods are released at
+        a level, `all_per_period` is the exact cost to one unit in one period, and `all_per_user` the exact cost to
+        one unit in all periods. Both are also shown as epsilon at delta 1e-6.
         """
         chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
         chosen = replace(chosen, measures=measure_sums(self.declaration, measures))

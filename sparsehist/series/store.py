@@ -36,7 +36,7 @@ class Store(Home):
     """A directory of series: their counts, their releases, and the costs of the releases.
 
     No file stays open between calls, so a store survives forks, and several threads and processes may use it. A call
-    waits up to `wait` seconds for a store in use, then fails. `sparsehist.open` and `create` make this object.
+    waits up to `wait` seconds if the store is in use, then fails. `sparsehist.open` returns a `Store`.
 
     Example:
         >>> import polars as pl
@@ -110,7 +110,7 @@ class Store(Home):
             periods.drop(self, state, checked_name("series", name), reason=reason)
 
     def backup(self, destination: str | os.PathLike[str]) -> None:
-        """Copy the store consistently. Adopt the copy before use, and never use it together with this store."""
+        """Copy the store consistently. The copy must be adopted before use, and never be used beside this store."""
         backup(self.path, Path(destination), wait=self.wait)
 
     def ledger(
@@ -158,7 +158,7 @@ class Store(Home):
         return table.select(*_OF_LEDGER, limit=pl.coalesce("budget", "cap"), remaining="remaining")
 
     def events(self) -> pl.DataFrame:
-        """Return all events: caller, action, time and reason. Events are only appended.
+        """Return all events with caller, action, time and reason. Events are never changed or removed.
 
         There is one row per event, refusals included: number, generation, happened (UTC), who, what, series,
         series_id, path_id, level, population, release, reason, details (JSON).
@@ -324,6 +324,6 @@ def sql(
 
 
 def _shown(declaration: Declaration) -> dict[str, str | None]:
-    """Return the parameters of a series for a row of the table of series."""
+    """Return the parameters of a series that the table of all series shows."""
     shown = dict(declaration_rows(declaration))
     return {name: shown.get(name) for name in _OF_SERIES}

@@ -225,7 +225,7 @@ def promise(condition: object, what: str) -> None:
 def present(value: _Value | None) -> _Value:
     """Return a value that cannot be None unless the package has a bug; raise a LawError if it is None."""
     if value is None:
-        raise LawError("a value that cannot be None is None")
+        raise LawError("a value that must be present is None")
     return value
 
 
@@ -236,7 +236,7 @@ class CountsWarning(UserWarning):
 def of_kind(value: object, kind: type[_Value]) -> _Value:
     """Return a value that must have this type; if it has another type, raise a LawError that names both."""
     if not isinstance(value, kind):
-        raise LawError(f"a value must be a {kind.__name__}, got {type(value).__name__}")
+        raise LawError(f"a value has the type {type(value).__name__} instead of {kind.__name__}")
     return value
 
 
@@ -256,7 +256,7 @@ def raise_alone(error: BaseException) -> NoReturn:
 def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
     """Raise a NotFoundError that says what to install if an import in this context fails.
 
-    `install` is the argument of pip (an extra in quotes, or a package). `instead` is a hint how to do without it.
+    `install` is the argument of pip (an extra in quotes, or a package). `instead` is a hint for doing without it.
     """
     try:
         yield

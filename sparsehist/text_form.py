@@ -1,6 +1,6 @@
-"""Read and write the text of domains, workloads and strategies. Python's parser reads it; nothing is evaluated.
+"""Read and write domains, workloads and strategies as text, with Python's parser but without evaluation.
 
-This grammar defines the text, which is a form with arguments. Domains, workloads and strategies define its meaning.
+The text is a form, as this grammar defines it. Domains, workloads and strategies define what their forms mean.
 
 form     := name(argument, …)           a strategy without parameters may be its name alone
 argument := value | key=value | **{'any name': value, …}
@@ -44,7 +44,7 @@ def write_literal(value: str | int | date) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Form:
-    """A parsed form: a name with its arguments, which may be forms. No form is interpreted yet."""
+    """A parsed form: its name and its arguments. Arguments that are forms are parsed but not interpreted."""
 
     name: str
     values: tuple[Any, ...]
@@ -61,7 +61,7 @@ class Notation:
 
     what: str  # name of the kind in error messages
     values: str  # allowed arguments, as error messages name them
-    advice: Callable[[], str]  # returns advice that ends error messages
+    advice: Callable[[], str]  # returns the advice at the end of error messages
     error: type[DeclarationError] = DeclarationError
     bare: bool = False  # whether a name alone, without arguments, is a form
 
@@ -88,7 +88,7 @@ class Notation:
         return kinds[form.name.lower()]
 
     def record(self, text: str, kinds: Mapping[str, Callable[..., _Kind]]) -> _Kind:
-        """Read a form, call the function that `kinds` has for its name with its arguments, and return the result."""
+        """Read a form, pass its arguments to the function that `kinds` has for its name, and return the result."""
         form = self.read(text)
         try:
             return self.kind(form, kinds)(*form.values, **form.named)
@@ -106,7 +106,7 @@ class Notation:
         self._refuse(_source(value), form.name)
 
     def _refuse(self, source: str, name: str) -> NoReturn:
-        raise self.error(f"cannot use this value in {name.lower()}(): {source}; values are {self.values}; {self.advice()}")
+        raise self.error(f"not a value for {name.lower()}(): {source}; values are {self.values}; {self.advice()}")
 
     def _form(self, node: ast.expr) -> Form:
         if self.bare and isinstance(node, ast.Name):
@@ -141,7 +141,7 @@ class Notation:
         names: list[Any] = [getattr(key, "value", None) for key in getattr(word.value, "keys", [None])]
         if not all(isinstance(name, str) for name in names):
             raise self.error(f"** needs names in quotes, such as **{{'a name': …}}, got {_source(word.value)}")
-        return zip(names, word.value.values, strict=True)  # type: ignore[attr-defined] # a dictionary
+        return zip(names, word.value.values, strict=True)  # type: ignore[attr-defined] # the value is a dictionary
 
     def _refuse_joined_text(self, text: str) -> None:
         """Refuse two texts without a comma, 'a' 'b', which Python would silently read as 'ab'."""

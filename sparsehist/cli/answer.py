@@ -22,7 +22,7 @@ from sparsehist.errors import printable
 MISSING = "—"
 _PIPED_WIDTH = 10_000  # characters; wide enough that tables are not wrapped
 _LONGEST_CELL = 400  # characters
-_PARAMETER = re.compile(  # skips calls such as catalogue(file='a.csv')
+_PARAMETER = re.compile(  # leaves calls such as catalogue(file='a.csv') unchanged
     r"""\w\((?:[^()]|\([^()]*\))*\)"""
     r"""|(?<!-type |param |table )(?<![-\w(.?&:,])([a-z]+(?:_[a-z]+)*)=(?!{)(?:(["'])(.*?)\2|([^\s"',;:)]*))"""
 )
@@ -40,7 +40,7 @@ class Answer:
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
     """Print an answer on stdout, as one JSON object or as text for people."""
-    if as_json:  # on one line, in ASCII
+    if as_json:  # JSON on one line, in ASCII
         sys.stdout.write(json.dumps(answer.data, default=str).replace("\x7f", "\\u007f") + "\n")
         return
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, emoji=False)

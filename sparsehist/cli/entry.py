@@ -24,7 +24,7 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a key may have characters that the terminal lacks
-    warnings.simplefilter("ignore", CountsWarning)  # answers contain this warning
+    warnings.simplefilter("ignore", CountsWarning)  # the answer itself contains the warning
     as_json = "--json" in arguments
     try:
         try:
@@ -61,7 +61,7 @@ def _explained(problem: BaseException) -> Answer:
     elif isinstance(problem, SparsehistError):
         kind, exit_code, message = type(problem).__name__, problem.exit_code, in_options(message)
     elif isinstance(problem, PermissionError):
-        from sparsehist.counting.log import shown  # hides folders, whose names may contain units
+        from sparsehist.counting.log import shown  # hides names of folders, which may contain units
 
         kind, message = "InputError", f"{shown(str(problem.filename or 'a file'))}: permission is denied"
     else:

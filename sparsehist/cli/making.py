@@ -136,7 +136,7 @@ def _growing(store: sh.Store, name: str) -> Any:
     """Return the running or periodic series of this name."""
     series = store.series(name)
     if isinstance(series, Series):
-        raise DeclarationError(f"only running and periodic series take further logs, but {name} is neither")
+        raise DeclarationError(f"only running and periodic series take further logs, not {name}")
     return series
 
 
@@ -149,7 +149,7 @@ def check(
     store: Path | None = None,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Show what `create` would refuse, omit or cut of a log.
+    r"""Show what `create` would do with a log: what it would refuse, omit or cut.
 
     It counts rows without unit or key, keys outside the domain, and units with too
     many keys. It exits with 2 if `create` would refuse the log. The numbers are secret.

@@ -87,7 +87,7 @@ def release(
         out: File to write: .parquet, .json or .arrow with metadata, or .csv.
         head: Also print this many of the largest rows.
     """
-    if out is not None:  # checked before anything is drawn
+    if out is not None:  # a wrong path is refused before anything is drawn
         check_target("--out", out, store)
     options = arguments(at, published, workload=workload, strategy=strategy)
     released = any_kind.release(using.home(store), series, None, name, target=out, **options)

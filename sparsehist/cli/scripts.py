@@ -42,7 +42,7 @@ def run(
     """Run an SQL script.
 
     Statements such as CREATE SERIES and RELEASE use the store; DuckDB runs all others.
-    Releases can be read as tables series.release. The script is checked as a whole,
+    Releases can be read as tables named series.release. The script is checked as a whole,
     then run up to the first error; earlier changes remain. Values of --param are
     numbers, true, false, null or 'text' as in SQL; any other value is read as text.
 

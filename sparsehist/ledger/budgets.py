@@ -160,7 +160,7 @@ class Limits:
     Attributes:
         budgets: For each population, the history of its budget as pairs (generation, budget).
         disjoint: Sets of populations that were declared disjoint.
-        periods: Rule of each periodic series, by the name of the series, which is also that of its population.
+        periods: Rule of each periodic series, by the name that the series and its population share.
         declarations: Declaration of each periodic series, as JSON.
         finished: Periodic series to which no period can be added.
     """
@@ -168,7 +168,7 @@ class Limits:
     def __init__(
         self, events: Sequence[Mapping[str, Any]] = (), *, budgets: Mapping[str, Budget] | None = None
     ) -> None:
-        """Read the limits from rows of `State.events`, and add `budgets`, a mapping from populations."""
+        """Read the limits from rows of `State.events`, and add `budgets`, a mapping from population to budget."""
         self._caps: dict[str, list[tuple[int, Fraction]]] = {}
         self.budgets = {population: [(0, first)] for population, first in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []

@@ -239,7 +239,7 @@ class Ledger:
     def periods_left(self, population: str) -> int:
         """Return how many more periods can be released at the level of the last period; ignore limits on delta.
 
-        Periods that were appended but not released count. If nothing was released, return the number of all periods.
+        Appended periods without a release are included. If nothing was released, return the number of all periods.
         """
         rule, budget = self.limits.periods[population], self.budget_of(population)
         accounts = self.of_population(population)
@@ -332,7 +332,7 @@ class Ledger:
         spent = f", of which other paths hold {amount_text(others)}" if others else ""
         remaining = max(cap - others, _NOTHING)
         raise CapExceededError(
-            f"{release.words}, cap of the series {amount_text(cap)}{spent}, remaining "
+            f"{release.words}, series cap {amount_text(cap)}{spent}, remaining "
             f"{amount_text(remaining)}, difference {amount_text(release.level - remaining)}; {self._advice(release)}"
         )
 
@@ -351,7 +351,7 @@ class Ledger:
             what += f" of a series whose cap {amount_text(cap)} is charged whole at its first release"
         elif not charges.by_path(law) and cap is None and account.releases:
             what += " of a series without a cap, of which the first release is charged as one"
-        # A period may cost the limit minus the cost of the costliest other periods.
+        # A period may cost at most the limit minus the costliest other periods.
         apart = account.series_id if population in self.limits.periods else None
         left = amount_text(charges.limit - self.charged(charges, population, apart))
         raise BudgetExceededError(

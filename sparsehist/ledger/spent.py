@@ -110,7 +110,7 @@ class Account:
 
     @property
     def law(self) -> str:
-        """Distribution of the series' noise, by its name in filters and costs."""
+        """Name of the series' noise distribution in filters and costs."""
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:

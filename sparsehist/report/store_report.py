@@ -55,7 +55,7 @@ _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "dr
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-_KEY = "key (largest first)"  # heading that no release can have as its name
+_KEY = "key (largest first)"  # differs from all names of releases, which head the other columns
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
     """Return the rows of a release for these keys, with intervals. Counts of unpublished keys are None."""
     try:
         frame = release.intervals(CONFIDENCE)
-    except SparsehistError:  # intervals do not exist for all noise
+    except SparsehistError:  # not all noise families have intervals
         frame = release.frame.with_columns(low="noisy_count", high="noisy_count")
     rows = largest.join(frame, on=largest.columns, how="left", maintain_order="left").to_dicts()
     return [{_KEY: [row.pop(column) for column in largest.columns], **row} for row in rows]

@@ -1,1 +1,1 @@
-"""The facade: `create`, `Store`, `Series`, and the choice of max_keys."""
+"""The Python interface: `create`, `Store`, `Series`, and the choice of max_keys."""

@@ -209,14 +209,14 @@ def _profile(
 
 
 def _class_of(column: str) -> pl.Expr:
-    """Return the class of each number: its number of binary digits minus one, which is exact, unlike a logarithm."""
+    """Return the class of each number: its number of binary digits minus one (exact, unlike a rounded logarithm)."""
     classes = int(_CLASSES.components[_CLASSES.names.index(column)].size)
     bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
     return bits.cast(pl.Int64).alias(column)
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return the root mean square bias of the `n_largest` largest keys per cut pair of a unit and a shown key."""
+    """Return the root mean square bias of the `n_largest` largest keys that one cut pair with a shown key causes."""
     shown = np.maximum(noisy, 1.0)  # in decreasing order; noisy counts may be negative
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
@@ -228,7 +228,7 @@ def _estimates(
     """Return the bias and noise of the counts of the largest keys for each candidate max_keys and bounding."""
     # No unit has more largest keys than keys, or more than `n_largest`: such classes contain only noise.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # Assume that numbers of keys are spread over their class, and use the mean of a class of largest keys.
+    # Assume that numbers of keys are spread over their class, and that numbers of largest keys are the class mean.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

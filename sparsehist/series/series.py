@@ -101,7 +101,7 @@ class CountedSeries(DeclaredSeries):
     @overload
     def release(self, name: str, *, workload: Workload | str, **parameters: Any) -> WorkloadRelease: ...
 
-    def release(  # type: ignore[misc] # overloads omit common parameters
+    def release(  # type: ignore[misc] # the overloads leave out shared parameters
         self,
         name: str,
         *,

@@ -52,7 +52,7 @@ class Database:
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
         with self._plain_errors():
             uri = f"{self._path.as_uri()}?mode=rw"
-            # The store's lock admits one thread at a time.
+            # Several threads may use this connection, because the store's lock admits one thread at a time.
             self._connection = sqlite3.connect(
                 uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False
             )
@@ -100,7 +100,7 @@ class Database:
             return
         with suppress(OSError, StoreError):  # without a digest, the next opening runs SQLite's own check
             state = self._path.read_bytes()
-            journal = self._path.with_name(f"{STATE}-journal")  # exists if SQLite must roll back a transaction
+            journal = self._path.with_name(f"{STATE}-journal")  # exists while a rollback is needed
             if self._durable and _changes(state) != self._recorded_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
@@ -145,7 +145,7 @@ class Database:
             yield
         except UnicodeEncodeError:
             raise_alone(StoreError(f"{self._path!r} cannot hold a path or text that is not valid UTF-8; rename it"))
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # UnicodeDecodeError if SQLite quotes damaged text
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite may quote damaged text
             name = getattr(error, "sqlite_errorname", None) or ""
             if name.startswith(_IN_USE):
                 raise_alone(

@@ -55,7 +55,7 @@ def check_format(store: Path) -> None:
         raise StoreDamagedError(f"{store / FORMAT} is missing or altered; restore the store from a backup") from None
     if version != FORMAT_VERSION:
         raise StoreError(
-            f"store {store} has format {version!r}; upgrade sparsehist, because it only reads format {FORMAT_VERSION}"
+            f"this sparsehist only reads format {FORMAT_VERSION}; upgrade it to open {store} of format {version!r}"
         )
     for name in (STATE, SERIES):
         if not (store / name).exists():
@@ -97,7 +97,7 @@ def _locked(path: Path) -> int | None:
         raise
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):  # else the directory was replaced
+        if os.path.samestat(os.fstat(descriptor), path.stat()):  # unequal if the file was replaced
             return descriptor
     os.close(descriptor)
     return None
@@ -110,7 +110,7 @@ def locked_directory(directory: Path) -> Iterator[None]:
     while descriptor is None:
         with disk_errors(directory.parent), suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        with suppress(NotFoundError):  # another process removed the directory before it was locked
+        with suppress(NotFoundError):  # another process may have removed it before it was locked
             descriptor = _locked(directory / LOCK)
     try:
         yield
@@ -132,7 +132,7 @@ def spill_directory(parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_dead(parent: Path, begins: str, ends: str = "") -> None:
-    """Remove this user's directories in `parent`, named `begins`…`ends`, that no living process has locked."""
+    """Remove this user's directories in `parent`, named `begins`…`ends`, which no living process has locked."""
     for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  only names; there may be many files
         directory = parent / name
         if name.startswith(begins) and name.endswith(ends):

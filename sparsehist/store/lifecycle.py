@@ -49,17 +49,17 @@ def create_store(path: Path, *, durable: bool = True) -> None:
 
 
 def ensure_store(path: Path) -> None:
-    """Create a store at a path unless there is one."""
+    """Create a store at a path, unless a store is there already."""
     if not is_store(path):
         try:
             create_store(path)
         except NameTakenError:
-            if not is_store(path):  # if it is, another process created it meanwhile
+            if not is_store(path):  # else another process has created the store
                 raise
 
 
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
-    """Copy a store consistently; the copy is on the disk when this returns.
+    """Copy a store consistently; the copy is on the disk when this function returns.
 
     The copy is a backup, not a second store: it cannot be used until `adopt` lets it replace a lost store. Once the
     store has released something after the copy was made, the copy is refused for good.

@@ -39,7 +39,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
             check_is_newest(state)
         check_is_original(state)
         with disk_errors(state.path):
-            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # rolled back when the state was read
+            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # reading the state has already rolled it back
         # An earlier process may have died after its commit, before it erased files and raised the marks.
         state.erase_unknown()
         state.raise_marks()
@@ -50,7 +50,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
 def locked_state(path: Path, *, wait: float, durable: bool = True, who: str | None = None) -> Iterator[State]:
     """Lock a store and open its state; do not check whether the store is the original and the newest copy."""
     if not is_store(path):
-        raise NotFoundError(f"no store at {path}; make one with `sparsehist create`")
+        raise NotFoundError(f"create a store with `sparsehist create`, or check the path: no store at {path}")
     with exclusive_lock(path / LOCK, wait=wait):
         check_format(path)
         with disk_errors(path):

@@ -122,7 +122,7 @@ class PathHistory:
         raise altered(self.directory)
 
     def write_round(self, name: str, record: NewRound, row: Sequence[object], *, durable: bool) -> Round:
-        """Write the file of the next round, with the digest of its row. A record that does not fit is a LawError."""
+        """Write the file of the next round, with the digest of its row. Raise a LawError if the record is wrong."""
         spends = record.spot not in self.levels
         levels = [*self.levels, *([record.spot] if spends else [])]
         past = np.array([] if record.level_noise is None else record.level_noise, self._dtype)

@@ -55,7 +55,7 @@ def write_series_files(
 
 
 def order_by_count(counts: IntArray, *, rng: np.random.Generator) -> IntArray:
-    """Return the numbers of the rows with a positive count, by count; equal counts are in uniformly random order."""
+    """Return the indices of the rows with a positive count, sorted by count; equal counts are in random order."""
     order = rng.permutation(np.flatnonzero(counts))
     by_count: IntArray = order[pl.Series(counts[order]).arg_sort().to_numpy()]
     return by_count
@@ -180,7 +180,7 @@ class SeriesFiles:
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
-        """Return the sums of a measure at these positions, in steps."""
+        """Return the sums of a measure at these positions, as multiples of the measure's step."""
         (column,) = self._at(positions, [f"{SUM}{measure}"])
         return column.to_numpy()
 
@@ -195,7 +195,7 @@ class SeriesFiles:
         return pl.concat(rows)[np.argsort(order)]
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
-        """Return the positions of these keys in `counts`; -1 for keys that it does not contain."""
+        """Return the positions of these keys in `counts`; -1 for keys that are not in it."""
         keys = keys.select(self._columns)
         hashes = hash_keys(keys, self._salt)
         order, pairs = np.argsort(hashes), [np.empty((2, 0), np.int64)]

@@ -302,7 +302,7 @@ class State:
         ]
         if not unknown:
             return
-        self._database.run("vacuum;")  # the state file may contain old copies of rows
+        self._database.run("vacuum;")  # the state file may still contain copies of deleted rows
         with disk_errors(self._series):
             for path in map(Path, unknown):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -353,7 +353,7 @@ class State:
             self._database.run("update store set home = $home", home=str(self.path))
 
     def raise_marks(self) -> None:
-        """Raise the mark beside the store to its generation; if the store was moved, raise that at its home too."""
+        """Raise the mark beside the store to its generation; after a move, also raise the mark at its home."""
         if not self.durable or not self.generation:
             return
         mark = Mark(self.generation, self.identity)

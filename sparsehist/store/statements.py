@@ -1,4 +1,4 @@
-"""Look up the SQL statements of the package by name; each file in the folder `sql` has many.
+"""Look up the package's SQL statements by name. A file in the folder `sql` contains several statements.
 
 A statement begins with a line `-- name: …`, followed by a comment with its parameters and rows, and ends where the
 next statement begins. Each name occurs once in all files.

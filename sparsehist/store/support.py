@@ -34,7 +34,7 @@ _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, as in splitmi
 _FINISH = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64
 _WORD = 8
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)  # of n bytes
-_SORTED = 1 << 24  # most hashes that are sorted in memory at once
+_SORTED = 1 << 24  # largest number of hashes that are sorted at once
 
 
 def salt_for(purpose: bytes, secret: bytes) -> bytes:
@@ -48,7 +48,7 @@ def plain(rows: pl.DataFrame) -> pa.Table:
 
 
 def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) -> WordArray:
-    """Return the hash of each row of keys without nulls; `table` passes `plain(keys)` if the caller has it."""
+    """Return the hash of each row of keys, without nulls. `table` is `plain(keys)`, if it is already computed."""
     table = plain(keys) if table is None else table
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)
@@ -70,7 +70,7 @@ def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) ->
 
 
 def _absorb_texts(state: WordArray, column: pa.ChunkedArray) -> None:
-    """Update the hash state of every row with its text, 8 bytes of all rows at a time."""
+    """Update the hash state of every row with its text: for all rows at once, 8 bytes after 8 bytes."""
     for chunk in column.chunks:
         of_chunk, state = state[: len(chunk)], state[len(chunk) :]
         _, offsets, content = chunk.buffers()

@@ -160,7 +160,7 @@ def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:
-    """Return the entries of a ledger by store id, none without a ledger; raise PermissionError if not allowed."""
+    """Return the entries of a ledger by store id, none if it is missing; raise PermissionError if it is protected."""
     try:
         ledger = read_json(path)
         stores: dict[str, Any] = ledger["stores"]

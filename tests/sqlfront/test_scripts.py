@@ -30,7 +30,7 @@ WRONG = {
 FAILING = {
     7: ("create table t1 as select 1", "already exists"),
     21: (f"create series s1 with ({OPTIONS}, cap = 1) as select * from v1 limit 5", "LIMIT"),
-    26: ("release r1 from s0 at level 2", "cap of the series"),
+    26: ("release r1 from s0 at level 2", "series cap"),
     44: ("select n from t4, nowhere", "does not exist"),
 }
 

@@ -45,7 +45,7 @@ STRATEGIES = [
         for text, message in (
             ("spectra", "no strategy 'spectra'"),
             ("spectral(blend=", "cannot read"),
-            ("spectral(blend=[2])", "cannot use this value"),
+            ("spectral(blend=[2])", "not a value for"),
             ("spectral(blend=-1)", "blend"),
             ("optimised(share=101)", "percentage"),
             ("kronecker(identity)", "of the form kronecker"),

@@ -1,7 +1,7 @@
 """Published releases of a dense vector, and steps of post-processing for them.
 
-A step is *lossless* if it can be inverted on the grid of values: processed releases together then reveal only what
-the finest of them reveals. Otherwise it is *weakly lossless*: together they cost at most the finest level.
+A step is *lossless* if it can be inverted on the grid of values. Then several processed releases together reveal only
+what the finest of them reveals. Otherwise it is *weakly lossless*: together they cost at most the finest level.
 
 Papers: [ARNP Lemma 4.3, Thm 4.4, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
 """

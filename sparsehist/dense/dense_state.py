@@ -22,7 +22,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# Sealing allows no larger ratio of standard deviations, because doubles could not hold offsets on the cap's lattice.
+# Sealing is refused if a level has this many times the noise of the cap, because doubles could not hold its offsets.
 _WIDEST = 2.0**20
 
 
@@ -66,16 +66,16 @@ def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
 
 
 def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
-    """Overwrite the truth by noisy values at the cap. All levels up to the cap can still be drawn.
+    """Overwrite the truth with noisy values at the cap. All levels up to the cap can still be drawn.
 
     Real noise is first rounded to a lattice of 2**-25 standard deviations at the cap, because low-order bits of a
-    double reveal its size. If sealing is interrupted, the state is erased.
+    double reveal its magnitude. If sealing is interrupted, the state is erased.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"seal at the finest released level, not at {level_text(cap)}")
     family = state.family
     if not family.integer and any(family.std(level) > _WIDEST * family.std(cap) for level in state.offsets):
-        raise LevelOrderError(f"cannot seal: a release has over 2**20 times the noise of level {level_text(cap)}")
+        raise LevelOrderError(f"cannot seal: a level has noise over 2**20 times that of level {level_text(cap)}")
     if cap not in state.offsets:
         state.offsets[cap] = draw_level(state, cap, rng=rng)
     try:

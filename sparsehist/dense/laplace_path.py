@@ -24,7 +24,7 @@ from sparsehist.typing import FloatArray, Generator, IntArray, secret
 
 @secret
 class Jumps(NamedTuple):
-    """The m jumps of all coordinates: coordinate, level, and the noise on the coarser side; shape (m,) each."""
+    """The m jumps of all coordinates: coordinate, level, and the noise just below this level; shape (m,) each."""
 
     coordinate: IntArray
     levels: FloatArray
@@ -69,7 +69,7 @@ class LaplacePath:
         return self._jumps.coordinate.copy(), self._jumps.levels.copy(), self._jumps.values - before
 
     def evaluate(self, level: Level) -> FloatArray:
-        """Return the noise at a level, in counts; shape (n,). Raise LevelOrderError outside the interval."""
+        """Return the noise at a level, in counts; shape (n,). Raise LevelOrderError if the level is not covered."""
         target = as_level(level)
         if not self._coarsest <= target <= self._finest:
             raise LevelOrderError(f"extend the path first, to cover the level {level_text(target)}")
@@ -186,7 +186,7 @@ def _jumps_to_finer(
 
 
 def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
-    """Return the level t of the next jump: ln(t/level) + (t - level) * distance = clock, an exponential draw."""
+    """Return the level t of the next jump, the solution of ln(t/level) + (t - level) * distance = clock."""
     # For w = t * distance, w + ln w = product + ln(product) + clock. Wright's omega function solves this equation.
     product = level * distance
     # For smaller products, omega would underflow, and the distance is negligible.

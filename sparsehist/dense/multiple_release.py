@@ -1,7 +1,7 @@
 """`MultipleRelease`: release a dense vector at any levels, in any order, for the cost of the finest level.
 
 Unlike the rest of the core, this class keeps state and makes its own random generators. Only one thread of one
-process draws at a time, because two independent draws of a level would cost more than this level.
+process draws at a time, because two independent draws of a level would cost more than one draw.
 
 Papers: [ARNP Def. 3.4].
 """
@@ -146,7 +146,7 @@ class MultipleRelease:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> MultipleRelease:
-        """Restore an object from the bytes of `to_bytes`; the original object must not draw again.
+        """Restore an object from the result of `to_bytes`. Afterwards, the original must not draw new levels.
 
         Raises:
             InputError: If `to_bytes` did not write these bytes; StoreDamagedError if they were altered.
@@ -175,9 +175,9 @@ class MultipleRelease:
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes. They contain the truth or, after sealing, reveal only a release at the cap.
+        """Return the state as bytes. They contain the truth or, if sealed, reveal only a release at the cap.
 
-        Save the bytes after each release, before publishing it: older bytes would draw different noise for the level.
+        Save the bytes after each release and before publishing it. Older bytes would draw other noise at its level.
         """
         with self._lock:
             self._require_whole()
@@ -290,7 +290,7 @@ class MultipleRelease:
         return f"MultipleRelease({name}, size={len(self)}, levels=({levels}), cap={cap}, sealed={self.sealed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the bytes of `to_bytes`; only one copy may draw new levels afterwards."""
+        """Pickle the result of `to_bytes`. Afterwards, only one copy of the object may draw new levels."""
         return MultipleRelease.from_bytes, (self.to_bytes(),)
 
     def _require_whole(self) -> None:

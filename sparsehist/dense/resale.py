@@ -2,7 +2,7 @@
 
 Releases form a tree: each resale begins a new noise path below its parent release. Several releases are functions of
 their lowest common ancestor, whose level bounds their joint cost. A release records its lineage as random names of
-noise paths. With a digest of the parent instead, a buyer could test guesses of the parent's values.
+noise paths. Names derived from the parent's values would let a buyer test guesses of these values.
 
 Source: [KHP section 4.3, eq. 26]; common ancestors, and precisions for Gaussian noise, are our own derivation.
 """
@@ -26,7 +26,7 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, Generator
 
-# In standard deviations: noise is at most about 2**6, and rounding is exact below 2**51 steps.
+# Finest grid, in standard deviations. Noise is below 2**6 standard deviations; rounding is exact to 2**51 steps.
 _FINEST_STEP = 2.0**-44
 
 Line = tuple[tuple[str, Fraction], ...]
@@ -100,13 +100,13 @@ def tighten(
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:
-    """Return the grid of a published level: by default 2**(floor(log2(std)) - 4) or, if finer, that of the truth."""
+    """Return the grid of a published level: by default 2**(floor(log2(std)) - 4), or the truth's grid if finer."""
     if state.family.integer:
         return 1.0
     std = state.family.std(level)
     chosen = state.truth_step * grid_step(std / state.truth_step) if step is None else step
     if chosen < std * _FINEST_STEP:
-        raise DeclarationError(f"doubles cannot hold noise on this grid, take a coarser one: {chosen:g}, std {std:g}")
+        raise DeclarationError(f"doubles cannot hold noise on this grid; use a coarser grid: {chosen:g}, std {std:g}")
     return chosen
 
 

@@ -16,8 +16,8 @@ from sparsehist.typing import FloatArray
 # Entries of a chunk: small enough for the processor's cache, and large enough that Python calls cost little.
 CHUNK = 1 << 16
 
-# Of the 53 bits of a double, 25 are kept below the standard deviation, and 28 remain above it. Every cell of this
-# lattice contains many of the doubles that numpy's normal sampler can return.
+# Of the 53 bits of a double, 25 are kept below the standard deviation, and 28 remain above it.
+# Each interval of this lattice contains many of the doubles that numpy's normal sampler can return.
 _KEPT_BITS_BELOW_STD = 25
 
 
@@ -40,7 +40,7 @@ def kept_step(std: float) -> float:
 
 
 def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
-    """Round noise of less than 2**51 steps exactly to multiples of `step`, halves down, as `round_to_grid` does."""
+    """Round noise below 2**51 steps exactly to multiples of `step`. Round halves down, as `round_to_grid` does."""
     # For u in (k - 1/2, k + 1/2], floor(ceil(2u) / 2) is k. Every operation is exact.
     np.multiply(noise, 2.0 / step, out=out)
     np.ceil(out, out=out)

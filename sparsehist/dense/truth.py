@@ -1,4 +1,4 @@
-"""Check the vector to be released, round it to a grid, and charge the sensitivity for the rounding."""
+"""Check the vector to be released, round it to a grid, and increase the sensitivity by the effect of rounding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST_IN_STEPS = 2.0**52
 
 @secret
 class Truth(NamedTuple):
-    """A vector in multiples of `step`. The sensitivity of `family` includes `charge`, the cost of rounding."""
+    """A vector in multiples of `step`. The sensitivity of `family` includes `charge`, which is added for rounding."""
 
     values: NoiseArray
     step: float

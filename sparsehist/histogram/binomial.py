@@ -16,16 +16,16 @@ from sparsehist.noise.integer_laws import binomial_law, draw_uniforms, poisson
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
-# Largest number of successes in one group. An error beyond this number reveals no secret about the counts.
-# Groups of nonempty cells are smaller. For empty cells, public numbers make a series refuse half as many.
+# Largest number of successes in one group of cells. The error for a larger number reveals no secret counts.
+# Only groups of empty cells can be so large, and a series refuses releases with over 2**30 expected false keys.
 MOST_SUCCESSES = 2.0**31
-# With more trials and a smaller probability, Poisson is used: it is within 2.4e-13 of binomial in total variation.
+# With more trials and a smaller p than these, Poisson numbers are drawn: their total variation error is 2.4e-13.
 _MANY_TRIALS, _RARE = 1e15, 1e-12
 # For each group with a larger mean, a table of probabilities is computed.
 _LARGE_MEAN = 64.0
-# If the mean is below _LARGE_MEAN, numbers beyond this one have a probability below e**-300.
+# A binomial number of mean below _LARGE_MEAN exceeds this number with a probability below e**-300.
 _FARTHEST = 512
-# Number of probabilities that `_inverted` adds in one step.
+# Number of probabilities that `_inverted` adds up in one pass of its loop.
 _STEPS = 8
 
 
@@ -56,7 +56,7 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
     for i in np.flatnonzero(vast).tolist():
         mean[i] = _mean_of(int(numbers[i]), float(log_p[i]))
     if not (np.where(flip, sizes * (1.0 - rarer), mean) <= MOST_SUCCESSES).all():
-        raise ThresholdError(f"raise the threshold, which would let through more cells than {MOST_SUCCESSES:.2g}")
+        raise ThresholdError(f"raise the threshold: the number of cells above it would exceed {MOST_SUCCESSES:.2g}")
     drawn = np.zeros(sizes.size, np.int64)
     small = ~vast & (mean < _LARGE_MEAN)
     drawn[small] = _inverted(sizes[small], rarer[small], rng=rng)
@@ -70,7 +70,7 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
 
 
 def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> IntArray:
-    """Draw binomial numbers by inversion: sum the probabilities of 0, 1, … until they exceed a uniform number."""
+    """Draw binomial numbers by inversion: add up the probabilities of 0, 1, … until they exceed a uniform number."""
     # The ratio of successive probabilities is f(k + 1) / f(k) = rise / (k + 1) - fall.
     fall = success / (1.0 - success)
     rise = (trials + 1.0) * fall

@@ -18,7 +18,7 @@ from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, float_entries, noise_array
 
-# A step of 2**-4 standard deviations adds less than 4e-4 of the variance; random rounding adds twice as much.
+# Rounding to steps of 2**-4 standard deviations adds less than 0.04 % to the variance (random rounding: 0.08 %).
 _BITS_BELOW_STD = 4
 # Bound on the total variation distance between the drawn number of candidates and its binomial distribution.
 _OF_CANDIDATES = 1e-12
@@ -79,6 +79,6 @@ def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, ter
 
 
 def count_near(past: Iterable[Level], level: Level) -> int:
-    """Count the earlier levels within a relative 1e-5 of a level. Their rounding errors add to the slack again."""
+    """Count the earlier levels within a relative 1e-5 of a level. Each adds its rounding errors to the slack."""
     exact = as_level(level)
     return sum(abs(at - exact) <= _NEAR * exact for at in read_each("levels", list(past), as_level, "a level"))

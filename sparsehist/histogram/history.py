@@ -22,12 +22,12 @@ from sparsehist.privacy.levels import Level, as_level, compared, level_float
 from sparsehist.typing import BoolArray, FloatArray, IntArray, float_array
 
 RAREST = 3.0
-# Levels within a ratio of 1.01 may share a bound. At levels farther apart, noise differs too much for a better bound.
+# Levels within a ratio of 1.01 may share a bound. If levels are farther apart, a shared bound is too loose.
 _STEP = math.log(1.01)
 
 
 class History(NamedTuple):
-    """Distinct levels of past releases, ascending, the lowest threshold of each, and the level of each release."""
+    """The distinct levels of past releases (ascending), their lowest thresholds, and the level of each release."""
 
     levels: tuple[Fraction, ...]
     thresholds: FloatArray
@@ -57,12 +57,12 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Return an upper bound on -ln P[a cell of this count was never published], for each count; it may be infinite.
 
-    Levels within 1 % share a bound if it is better. By Lévy's inequality, noise exceeds their lowest threshold at any
-    of these levels at most twice as often as at the coarsest, because increments are symmetric or nonnegative.
+    Levels within 1 % of each other share a bound if it is tighter. By Lévy's inequality, noise exceeds a threshold at
+    any of them at most twice as often as at the coarsest, because increments are symmetric or nonnegative.
     """
     if not history.levels:
         return np.zeros(counts.size)
-    # Indices of `levels` at which a new interval of 1 % begins, including both ends.
+    # Indices in `levels` at which a group of levels within 1 % of each other begins, and the number of levels.
     steps = np.floor(np.log(list(map(level_float, history.levels))) / _STEP)
     rungs = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), steps.size]
     rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
@@ -85,14 +85,14 @@ def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatAr
 
 
 def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> BoolArray:
-    """Return for each group, given by its count, whether its history is too improbable for lazy drawing."""
+    """Return for each count whether the history of cells with this count is too improbable for lazy drawing."""
     if len(history.levels) == 1:
         return rarity(family, history, counts) > RAREST
     return np.asarray(counts >= least_rare(lambda some: rarity(family, history, some), counts))
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """Return the smallest count whose rarity exceeds `RAREST`, or infinity. Rarity increases with the count."""
+    """Return the smallest of the counts whose rarity (which increases) exceeds `RAREST`, or infinity if none does."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -104,12 +104,12 @@ def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
-    """Return whether all empty cells are drawn explicitly after releases with these (level, effective threshold)."""
+    """Return whether empty cells must be drawn explicitly after releases, given as (level, effective threshold)."""
     return float(rarity(family, history_of(releases), np.zeros(1))[0]) > RAREST
 
 
 def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
-    """Return the largest P[Z > threshold] of the next release for which empty cells are still drawn lazily.
+    """Return the largest P[Z > threshold] that the next release may have if empty cells are to be drawn lazily.
 
     `past` holds the (level, effective threshold) of every past release on the noise path. All numbers are public.
 

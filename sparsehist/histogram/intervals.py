@@ -36,7 +36,7 @@ Rising = Callable[[IndexArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class _Law:
-    """The distribution of published counts, given the true count and publication. Probabilities are logarithms."""
+    """The distribution of noisy counts for a true count, and the test of this count. Probabilities are logarithms."""
 
     family: Family
     level: Fraction
@@ -45,19 +45,19 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """Return ln u(c), where u(c) is the probability of each tail that the test of count c rejects."""
+        """Return ln u(c) for each count c: the test of c rejects an upper and a lower tail of probability u(c) each."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
         return np.asarray(np.minimum(math.log(self.alpha) + log_published, both_sides))
 
     def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[noisy count >= `noisy`] / u(c)) for each true count c. It increases with the count."""
+        """Return ln(P[noisy count >= `noisy`] / u(c)) for each true count c. The result increases with c."""
         at_least = noisy - counts - self.step / 2
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[noisy count <= `noisy`, published or not] / u(c)) for each c. It decreases with the count."""
+        """Return ln(P[noisy count <= `noisy`, published or not] / u(c)) for each c. The result decreases with c."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
@@ -148,7 +148,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """Return the counts to average: all if they are few, else eight per standard deviation, and fewer below `low`."""
+    """Return the counts to average over: all if they are few, else 8 per standard deviation (fewer below `low`)."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8
@@ -160,7 +160,7 @@ def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> Flo
 
 
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """Return for each noisy count the smallest true count whose test does not reject the noisy count as too high."""
+    """Return lower confidence limits: the smallest true counts whose tests do not find the noisy counts too high."""
     result = np.full(noisy.size, least)
     # No lower limit is above noisy - reach, because u is at most alpha / (1 + alpha) for every count.
     reach = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
@@ -171,7 +171,7 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """Return for each noisy count the largest true count whose test does not reject the noisy count as too low."""
+    """Return upper confidence limits: the largest true counts whose tests do not find the noisy counts too low."""
     # If a count is published with probability at most 1 / (1 + alpha), its test rejects no value as too low.
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))

@@ -1,8 +1,8 @@
 """The cost of an open domain: the probability that any release publishes a key that only one unit has.
 
-Suppose that l keys occur for one unit only, and that this unit adds r to each key. A release publishes none of the
-keys with probability P[Z <= threshold - r]**l. The sum of the complements over all points of the path, for the worst
-r and l, bounds the delta of all releases, even if they are chosen adaptively: docs/mathematics.md, "Open domains".
+Suppose that l keys occur for one unit only, and that this unit adds r to each key. A release publishes at
+least one of these keys with probability 1 - P[Z <= threshold - r]**l. The sum of this probability over all points of
+the path, for the worst r and l, bounds the delta of all releases, even if they are adaptive (docs/mathematics.md).
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class OpenBudget:
         return rounded if Fraction(rounded) <= left else math.nextafter(rounded, -math.inf)
 
     def after(self, point: Point, family: Family, threshold: float) -> OpenBudget:
-        """Return the budget after one more release at this point, with this effective threshold."""
+        """Return the budget after one more release at `point`, with this effective threshold."""
         exposed = exposure(family, point[1], threshold, self.touched)
         known = self.spent.get(point, exposed)
         return replace(self, spent={**self.spent, point: list(map(max, known, exposed))})
 
     def added(self, point: Point, family: Family, threshold: float) -> Fraction:
-        """Return how much a release at this point, with this effective threshold, would add to `delta_infinity`."""
+        """Return how much a release at `point`, with this effective threshold, would add to `delta_infinity`."""
         return self.after(point, family, threshold).delta_infinity - self.delta_infinity
 
     def lowest_threshold(self, point: Point, family: Family, delta: float) -> float:

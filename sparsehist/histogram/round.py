@@ -1,10 +1,10 @@
-"""Draw which untracked cells become tracked in a round, and their noise, exactly and by groups of equal count.
+"""Draw the cells that become tracked in a round, and their noise, exactly. Untracked cells are grouped by count.
 
-Untracked cells of equal count share a history: their noise was at or below a bound at every past level. In lazy
-drawing, each of a binomial number of candidates races two coupled noise paths: a lower, plain path and an upper path,
-which exceeds the new threshold. A candidate is accepted if its upper path fits the history, and rejected if only its
-lower path fits. If neither path fits, the race is repeated. In explicit drawing, all cells of a group are drawn,
-because its history would become improbable (`sparsehist.histogram.history`). Both take at most 20 tries on average.
+All cells of a group have the same history: at every past level, their noise was at or below a bound. In lazy drawing,
+a binomial number of candidates is drawn, and each runs a race of two coupled noise paths: a plain path, and an upper
+path that exceeds the new threshold. A candidate is accepted if its upper path fits the history, and rejected if only
+its plain path fits. If neither fits, the race is repeated. In explicit drawing, all cells of a group are drawn. It is
+necessary if a history becomes improbable (`sparsehist.histogram.history`). Both take at most 20 tries on average.
 
 Source: our own derivation (docs/mathematics.md, sparse histograms). Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7,
 Alg. 6].
@@ -39,14 +39,14 @@ from sparsehist.typing import (
     whole_number,
 )
 
-# Number of cells drawn at once. A round needs temporary memory of about 8 * levels * this number of bytes.
+# Number of cells drawn at once. For each of them, a round temporarily needs about 8 bytes per level of its history.
 _BATCH = 1 << 19
-# For few cells, try several paths per cell at once, because each call takes more time than the draws.
+# For few cells, several paths per cell are drawn at once, because a call takes more time than the draws.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
-_Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # path and group of each cell; does it exceed the threshold
-_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # whether each cell is decided, and accepted; its path
-# Extend plain and exceeding noise to past levels. Return which paths fit the history, and the exceeding paths.
+_Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # per cell: path, group, whether noise is above the margin
+_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # per cell: whether decided, whether accepted, path
+# A function that extends plain and upper noise to past levels, and returns which paths fit, and the upper paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
@@ -57,7 +57,7 @@ class NewlyTracked(NamedTuple):
     Attributes:
         values: Noise at the new level, in counts; shape (q,).
         paths: Noise at every past release, in the order of `past`; shape (q, releases).
-        group: Group number of each cell, ascending; shape (q,), int64.
+        group: Group index of each cell, ascending; shape (q,), int64.
         exceeds: Whether noise exceeds threshold - count; shape (q,), bool. The other cells were drawn explicitly and
             must not be published.
     """
@@ -78,7 +78,7 @@ def draw_exceeding(
     count: ArrayLike = 0,
     rng: Generator,
 ) -> NewlyTracked:
-    """Draw the untracked cells that exceed the threshold of a new release, or all cells of groups drawn explicitly.
+    """Draw the untracked cells that exceed the threshold of a new release (for explicitly drawn groups, all cells).
 
     Args:
         family: Noise family; must be monotone.
@@ -118,10 +118,10 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # After the previous round, rarity was at most RAREST, up to rounding errors if it ran on another machine.
+    # The previous round left rarities of at most RAREST, up to rounding errors if it ran on another machine.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
-            "the history of untracked cells is too improbable: an earlier round of a series would have drawn all "
+            "the history of untracked cells is too improbable: in a series, an earlier round would have drawn all "
             "cells of this count"
         )
     log_exceed = family.log_tail(margins, new_level)
@@ -129,7 +129,7 @@ def draw_exceeding(
     lazily = np.repeat(np.arange(candidates.size), candidates)
     whole = np.flatnonzero(explicit)
     if not sizes[whole].max(initial=0.0) <= MOST_SUCCESSES:
-        raise ThresholdError(f"raise the thresholds, which would let through more cells than {MOST_SUCCESSES:.2g}")
+        raise ThresholdError(f"raise the thresholds: more cells would have to be drawn than {MOST_SUCCESSES:.2g}")
     explicitly = np.repeat(whole, sizes[whole].astype(np.int64))
     draw = _Draw(family, history, new_level, counts, margins, log_exceed)
     parts = [draw.lazily(lazily[i : i + _BATCH], rng=rng) for i in range(0, lazily.size, _BATCH)]
@@ -170,7 +170,7 @@ class _Draw:
     log_exceed: FloatArray
 
     def lazily(self, group: IntArray, *, rng: Generator) -> _Part:
-        """Race one candidate for each entry of `group`, and return the accepted cells."""
+        """Run the race of one candidate for each entry of `group`. Return the accepted candidates."""
         if not self.history.levels:
             values = self.family.sample_tail(group.size, self.margins[group], self.level, rng=rng)
             return values[np.newaxis], group, np.ones(group.size, bool)
@@ -206,7 +206,7 @@ class _Draw:
     def _carry_back(
         self, plain: NoiseArray, exceeding: NoiseArray, counts: FloatArray, *, rng: Generator
     ) -> tuple[BoolArray, NoiseArray]:
-        """Extend plain and exceeding noise to all past levels. Return which fit the history, and the upper paths."""
+        """Extend plain and upper noise to past levels. Return which paths fit the history, and the upper paths."""
         pair, levels = np.stack([plain, exceeding]), self.history.levels
         inside, path = np.ones(pair.shape, bool), self._no_paths(exceeding.size)
         path[-1] = exceeding
@@ -234,16 +234,16 @@ def race(
     *,
     rng: Generator,
 ) -> BoolArray:
-    """Race candidates, whose noise exceeds their `margins`, until each is decided. Return which are accepted.
+    """Repeat the race of each candidate until it is accepted or rejected. Return which candidates are accepted.
 
-    `log_exceed` is ln P[Z > margins]. `carry` extends noise at the new level to past levels. `paths`, of shape
-    (rows, q), is filled with the noise paths of accepted candidates.
+    Upper noise exceeds `margins`, and `log_exceed` is ln P[Z > margins]. `carry` extends noise at the new level to
+    past levels. `paths`, of shape (rows, q), is filled with the upper paths of accepted candidates.
     """
     least = just_above(margins, integer=family.integer)
 
     def attempt(runner: IntArray) -> _Attempts:
         log_uniform = np.negative(rng.standard_exponential(runner.size))
-        # Because of rounding, the noise may equal the margin. Then the smallest value above the margin is used.
+        # Because of rounding, upper noise may equal the margin. Then the smallest value above the margin is used.
         exceeding = np.maximum(family.inverse_log_tail(log_exceed[runner] + log_uniform, level), least[runner])
         plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
         inside, path = carry(plain, exceeding, runner)
@@ -272,7 +272,7 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
 
 
 def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
-    """Repeat attempts until every cell is decided. Fill `paths`, and return which cells are accepted; shape (q,)."""
+    """Repeat `attempt` until every cell is decided. Fill `paths`, and return which cells are accepted; shape (q,)."""
     won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
     tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
     while pending.size:

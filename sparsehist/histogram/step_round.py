@@ -1,8 +1,8 @@
-"""Draw which cells of running counts become tracked at a release point (step and level), and their noise, exactly.
+"""Draw the cells of running counts that become tracked at a release point (step and level), and their noise, exactly.
 
-Cells are raced or drawn explicitly as in `sparsehist.histogram.round`. Noise at a past point is the noise at the new
-point times Cov/Var, plus an independent residual, which both racing paths share. A key that is empty at a step may be
-published there even if units touch it later. Otherwise, a false key would reveal that no unit touches it later.
+Cells are drawn lazily or explicitly, as in `sparsehist.histogram.round`. Noise at a past point is Cov/Var times the
+noise at the new point, plus an independent residual, which is the same for both paths of a race. A key that is empty
+at a step may be published there even if units touch it later: otherwise, a false key would reveal that none do.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -56,7 +56,7 @@ class PointHistory:
         return replace(self, thresholds=(*self.thresholds[:at], lowest, *self.thresholds[at + 1 :]))
 
     def bounds(self, counts: IntArray, steps: Sequence[int]) -> FloatArray:
-        """Return the largest noise of untracked cells at each point, given counts by step; shape (points, cells)."""
+        """Return the largest possible noise of untracked cells at each point, given counts; shape (points, cells)."""
         place = {step: i for i, step in enumerate(steps)}
         at = counts[[place[point.step] for point in self.points]]
         bounds: FloatArray = np.array(self.thresholds, np.float64)[:, np.newaxis] - at.astype(np.float64)
@@ -65,7 +65,7 @@ class PointHistory:
         return bounds
 
     def rarity(self, noise: StepNoise, counts: IntArray | FloatArray) -> FloatArray:
-        """Return an upper bound on -ln P[a cell never exceeded a threshold], given counts by step; shape (cells,)."""
+        """Return an upper bound on -ln P[a cell never exceeded a threshold], given its counts; shape (cells,)."""
         total = np.zeros(counts.shape[1])
         released = list(zip(self.points, self.thresholds, strict=True))
         for step, at in zip(self.steps, counts, strict=True):
@@ -79,7 +79,7 @@ class PointHistory:
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
 
     def largest_tail(self, noise: StepNoise) -> float:
-        """Return the largest P[Z > threshold] of the next release for which empty keys are still drawn lazily."""
+        """Return the largest P[Z > threshold] that the next release may have if empty keys are to be drawn lazily."""
         return -math.expm1(min(0.0, self._rarity_of_empty(noise) - RAREST))
 
     def _rarity_of_empty(self, noise: StepNoise) -> float:
@@ -131,7 +131,7 @@ def draw_step_round(
     candidates = np.setdiff1d(chosen, explicit, assume_unique=True)
     every_empty = history.draws_all_empty(noise)
     if every_empty and not n_empty <= MOST_SUCCESSES:
-        raise ThresholdError(f"raise the thresholds, which would let through more cells than {MOST_SUCCESSES:.2g}")
+        raise ThresholdError(f"raise the thresholds: more cells would have to be drawn than {MOST_SUCCESSES:.2g}")
     if not history.hides_empty and not every_empty:
         log_exceed = noise.at(point.step).log_tail(np.array([threshold]), point.level)
         candidates = np.append(candidates, np.full(binomial([n_empty], log_exceed, rng=rng)[0], -1))
@@ -147,7 +147,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Return the listed keys whose history would be too improbable if their largest count held at every point."""
+    """Return the indices of keys whose history would be too improbable with their largest count at all points."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -159,7 +159,7 @@ def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -
 def _candidates(
     family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Draw for each listed key whether its noisy count exceeds the threshold. Return the indices of these keys."""
+    """Draw for each listed key whether its noisy count exceeds the threshold. Return the indices of those that do."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:
@@ -181,7 +181,7 @@ class _Draw:
     looked_at: IntArray
 
     def lazily(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Race the candidates `cells`, and return those that are accepted."""
+        """Run the races of the candidates `cells`. Return the accepted candidates with their noise paths."""
         point = self.history.points[self.row]
         family, counts = self.noise.at(point.step), self._counts(cells)
         margins = self.threshold - counts[self.history.steps.index(point.step)]
@@ -208,7 +208,7 @@ class _Draw:
         return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Draw the noise of each cell at all points. Redraw it until noise at past points is within the bounds."""
+        """Draw the noise of each cell at all points. Redraw it until it is within the bounds at past points."""
         counts = self._counts(cells)
         bounds = np.full((len(self.history.points), cells.size), np.inf)
         if self.past.points:

@@ -73,7 +73,7 @@ def least_count(family: Family, level: Level, threshold: float, probability: flo
 
 
 def mean_error(family: Family, level: Level, threshold: float, count: int) -> float:
-    """Return the mean error of a published count, E[|Z - mean| given count + Z > threshold], within about 1e-4."""
+    """Return the mean error of a published count, E[|Z - mean| given count + Z > threshold], to a relative 1e-4."""
     shares = (np.arange(_NODES) + 0.5) / _NODES
     log_published = family.log_tail(threshold - count, level)
     noise = family.inverse_log_tail(np.log(shares) + log_published, level)

@@ -24,7 +24,7 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_array, float_entries, whole_number
 
-# At this rate, the smallest allowed, noise exceeds 2**62 with a probability below e^-4,000,000.
+# The smallest allowed rate. At this rate, noise exceeds 2**62 with a probability below e^-4,000,000.
 _SLOWEST = Fraction(1, 2**40)
 
 
@@ -161,7 +161,7 @@ def _stay(fine: Fraction, coarse: Fraction) -> Interval:
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the distribution of fine noise y, given coarse noise x >= 0, as its tails inside and outside [0, x].
+    """Return the distribution of fine noise y, given coarse noise x >= 0: the tails for 0 <= y <= x and beyond.
 
     With r = a_fine / a_coarse and below = P[y < 0], P[y > k] = (1 - below) r^(k+1) for 0 <= k < x. For k >= 0,
     P[y > x + k] = below * r^x * (a_fine a_coarse)^k and P[y < -k] = below * (a_fine a_coarse)^k.
@@ -178,7 +178,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Draw fine noise, given coarse noise, by inversion. The result is monotone in the coarse noise."""
+    """Draw fine noise, given coarse noise, by inversion. The result never decreases if the coarse noise increases."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -190,7 +190,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the probabilities of a jump from fine to middle level, for unequal and for equal end values."""
+    """Return the probability of a jump between fine and middle level if coarse and fine noise differ, or agree."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))

@@ -68,7 +68,7 @@ def _exact(number: Fraction) -> Interval:
 
 @dataclass(frozen=True)
 class Tail:
-    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k) for k >= 0; each draw has a `power`.
+    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k), k >= 0, where each draw has a `power`.
 
     `weight()` returns an interval around the weight, which is in (0, 1]. `rate` is positive, `shrink` not negative.
     """
@@ -113,7 +113,7 @@ class Uniforms:
     ) -> IntArray:
         """For each U at m positions, count the integers k >= 0 with U < weight * e**(-shrink * power - rate * k).
 
-        If `flipped`, 1 - U replaces U. Counts are limited to `most`. Each argument is a scalar or has shape (m,).
+        If `flipped`, 1 - U replaces U. Counts are limited to `most`. These arguments are scalars or have shape (m,).
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words
@@ -134,11 +134,11 @@ class Uniforms:
         return result
 
     def coins(self, chance: Tail) -> BoolArray:
-        """Return True for each U below the weight of `chance`; shape (size,)."""
+        """Return for each U whether it is below the weight of `chance`; shape (size,)."""
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
-        """Return one exact count: start at a guess, and use intervals with more and more bits until they decide."""
+        """Return one exact count. Start at a guess, and give intervals more bits until they decide the count."""
         count, bits = guess, 64
         while True:
             word = self._leading(place, bits)
@@ -158,7 +158,7 @@ class Uniforms:
             bits += 64
 
     def _leading(self, place: int, bits: int) -> int:
-        """Return the first `bits` bits of a uniform number, a multiple of 64. Missing bits are drawn and kept."""
+        """Return the first `bits` bits (a multiple of 64) of a uniform number. Missing bits are drawn and stored."""
         word, known = self._longer.get(place) or (int(self._words[place]), 64)
         while known < bits:
             more = int(self._rng.integers(0, 2**64 - 1, dtype=np.uint64, endpoint=True))
@@ -168,7 +168,7 @@ class Uniforms:
 
 
 def draw(tail: Tail, size: int, *, most: int = MOST, rng: Generator) -> IntArray:
-    """Draw `size` integers exactly from the distribution `tail`; larger ones are replaced by `most`."""
+    """Draw `size` integers exactly from the distribution `tail`. Integers above `most` are replaced by `most`."""
     result = np.empty(size, np.int64)
     for part in chunks(size):
         result[part] = Uniforms(part.stop - part.start, rng=rng).count(tail, most=most)
@@ -176,7 +176,7 @@ def draw(tail: Tail, size: int, *, most: int = MOST, rng: Generator) -> IntArray
 
 
 def coins(chance: Tail, size: int, *, rng: Generator) -> BoolArray:
-    """Draw `size` booleans that are True with a probability of exactly the weight of `chance`."""
+    """Draw `size` booleans. The probability of True is exactly the weight of `chance`."""
     return draw(chance, size, most=1, rng=rng).astype(np.bool_)
 
 

@@ -24,8 +24,8 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, flo
 class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
-    An output below a count is impossible under this count but possible under a smaller neighbour, so `statement`
-    always raises. Draws are numpy's exponentials in doubles. Equal noise at two levels is the same double.
+    Noise is never negative, so an output proves that the true count is not above it. Therefore `statement` always
+    raises an error. Draws are numpy's exponentials in doubles. Equal noise at two levels is the same double.
 
     Example:
         >>> Exponential().std(4)

@@ -49,7 +49,7 @@ class DenseFamily(ABC):
 
     @property
     def modulus(self) -> int | None:
-        """The modulus if noise is added modulo a number, otherwise None."""
+        """The modulus k if noise is added modulo k, otherwise None."""
         return None
 
     def mean(self, level: Level) -> float:  # noqa: ARG002 - of most families it is 0 at all levels
@@ -117,7 +117,7 @@ class DenseFamily(ABC):
             raise DeclarationError("coarse and fine must have the same shape")
         return self._bridge(*known, (left, target, right), rng=rng)
 
-    # The public methods above have checked the order of the levels and converted them to fractions.
+    # Before these methods are called, the public methods check the order of levels and convert them to fractions.
 
     @abstractmethod
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> NoiseArray: ...
@@ -127,7 +127,7 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw noise at a finer level. A `Family` also accepts shape (rows, n), with one random number per column."""
+        """Draw noise at a finer level. A `Family` also takes shape (rows, n), with one random number per column."""
 
     @abstractmethod
     def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray:
@@ -168,7 +168,7 @@ class Family(DenseFamily):
         """Return the smallest x, in counts, with ln P[Z > x] <= `log_probability`, which is at most 0."""
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw noise given that it exceeds `threshold`, which is a scalar or has shape (size,); shape (size,)."""
+        """Draw noise, shape (size,), given that it exceeds `threshold`, which is a scalar or has shape (size,)."""
         log_uniform = np.negative(rng.standard_exponential(whole_number("size", size)))
         bounds = float_entries("threshold", threshold, size)
         values = self.inverse_log_tail(self.log_tail(bounds, level) + log_uniform, level)
@@ -187,7 +187,7 @@ class Family(DenseFamily):
 
 
 class JumpFamily(Family):
-    """Real noise whose increment is 0 with probability (coarse / fine level)**power, else a draw of coarse noise."""
+    """Real noise whose increment is 0 with probability (coarse / fine level)**power, otherwise like coarse noise."""
 
     power: ClassVar[int]
 
@@ -199,8 +199,8 @@ class JumpFamily(Family):
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
         """Draw noise at the middle one of three levels, given the noise at the other two.
 
-        The result equals the fine noise with probability `stays`, or if both are equal. Otherwise it is the fine
-        noise plus a draw of middle noise, given that the coarse noise is coarse - fine.
+        The result is the fine noise with probability `stays`, and always if coarse and fine noise are equal.
+        Otherwise it is the fine noise plus middle noise, drawn as if the coarse noise were coarse - fine.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)

@@ -20,7 +20,7 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, float_entries, whole_number
 
-_FAR = 0.7  # in standard deviations; here both methods of `sample_tail` accept about half of their draws
+_FAR = 0.7  # in standard deviations; at this threshold, both methods of `sample_tail` accept half of their draws
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Gaussian(Family):
         return _scaled_normals(size, self.std(level), rng=rng)
 
     def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        """Draw coarse minus fine noise, of variance (fine − coarse) / (2 fine coarse) at sensitivity 1."""
+        """Draw coarse minus fine noise. Its variance is (fine - coarse) / (2 * fine * coarse) at sensitivity 1."""
         deviation = math.sqrt(compared(fine, coarse) / (2 * fine.numerator * coarse.numerator))
         return _scaled_normals(size, self.sensitivity * deviation, rng=rng)
 
@@ -76,7 +76,7 @@ class Gaussian(Family):
         return noise
 
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Draw middle noise from the Brownian bridge of rho * Z(rho); its weights come from exact fractions."""
+        """Draw middle noise from the Brownian bridge of rho * Z(rho). Weights are computed from exact fractions."""
         weight_coarse, weight_fine, deviation = _weights(*levels)
         noise = _scaled_normals(len(fine), self.sensitivity * deviation, rng=rng)
         part = np.multiply(coarse, weight_coarse)
@@ -101,8 +101,8 @@ class Gaussian(Family):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
         """Draw noise given that it exceeds `threshold`, by rejection sampling.
 
-        For thresholds below 0.7 standard deviations, proposals are normal draws. For larger ones, they are draws from
-        the tail of a Rayleigh distribution, accepted with probability threshold / draw.
+        For thresholds below 0.7 standard deviations, proposals are normal draws. For larger thresholds, proposals
+        are draws from the tail of a Rayleigh distribution, accepted with probability threshold / draw.
 
         Source: Marsaglia 1964, Generating a variable from the tail of the normal distribution, Technometrics 6.
         """
@@ -124,7 +124,7 @@ class Gaussian(Family):
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Return the weights of coarse and fine noise, and the standard deviation of the added noise (sensitivity 1)."""
+    """Return the weights of coarse and fine noise, and the standard deviation of added noise, at sensitivity 1."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

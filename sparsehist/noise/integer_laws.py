@@ -1,4 +1,4 @@
-"""Tables of log-concave integer distributions: Poisson, Skellam, binomial, and a summand given the sum.
+"""Tables of log-concave integer distributions: Poisson, Skellam, binomial, and one summand given a sum.
 
 A table is computed from the ratios of neighbouring probabilities, whose logarithms are added up outwards from the
 mode. Each tail is added up from its far end, so both tails have a small relative error. A draw looks up a uniform
@@ -20,8 +20,8 @@ from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntAr
 
 LARGEST_MEAN = 2**24
 """Means of laws whose tables are cached."""
-# Cached tables end where a probability below e**-6000 is left, since a domain may have e**6000 cells. Other tables
-# end at e**-45.
+# Cached tables leave out a probability of about e**-6000, because a domain may have e**6000 cells.
+# Other tables leave out a probability of about e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
 # Smaller means are replaced by this number, as are smaller distances of a uniform number from 0 or 1.
 _TINY = 1e-290
@@ -125,8 +125,8 @@ def poisson_law(mean: float) -> IntegerLaw:
 def skellam_law(mean: float) -> IntegerLaw:
     """Return the distribution of the difference of two independent Poisson(mean) numbers.
 
-    Ratios of neighbouring probabilities are r(k) = I_k / I_(k-1), with Bessel functions at 2 mean, computed backwards
-    by 1 / r(k) = k / mean + r(k + 1). Each step reduces the error of the first bound [Amos 1974, eq. 11].
+    With Bessel functions I_k at 2 * mean, ratios of neighbouring probabilities are r(k) = I_k / I_(k-1). They are
+    computed backwards by 1 / r(k) = k / mean + r(k + 1), starting from a bound [Amos 1974, eq. 11].
     """
     argument = 2.0 * max(mean, _TINY)
     reach = _reach(argument, _FARTHEST)
@@ -140,7 +140,7 @@ def skellam_law(mean: float) -> IntegerLaw:
 
 
 def binomial_law(trials: float, success: float) -> IntegerLaw:
-    """Return the distribution Binomial(trials, success), for success <= 1/2, without tails below 2 e**-45."""
+    """Return the distribution Binomial(trials, success), success <= 1/2, leaving out a probability of 2 e**-45."""
     mean = trials * success
     reach, mode = _reach(mean * (1.0 - success), _FAR), math.floor(mean)
     first, last = max(0, mode - reach), min(trials, mode + reach)
@@ -175,10 +175,10 @@ def part_quantile(
 
 
 def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float]) -> IntegerLaw:
-    """Return the distribution of X given X + Y = total, without tails below 2 e**-45.
+    """Return the distribution of X given X + Y = total, leaving out a probability of 2 e**-45.
 
-    Its variance is at most share (1 - share) (|total| + 2 both); `both` is the sum of the means, of which X has
-    `share`.
+    The variance of X is at most share * (1 - share) * (|total| + 2 * both), where `both` is the sum of the means of X
+    and Y, and `share` is the mean of X divided by this sum.
     """
     both = max(means[0] + means[1], _TINY)
     share = means[0] / both
@@ -187,13 +187,13 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
     low = max(part.first, total - rest.last, centre - reach)
     high = min(part.last, total - rest.first, centre + reach)
     if low > high:
-        raise DataError("the given noise is too far from its mean to occur at its level")
+        raise DataError("the noise is too far from its mean to be noise of its level")
     of_rest = rest.logs[total - high - rest.first : total - low - rest.first + 1]
     return IntegerLaw(low, part.logs[low - part.first : high - part.first + 1] + of_rest[::-1])
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Raise entries of `carried` until its columns are ordered like those of `values`; shape (rows, n)."""
+    """Increase entries of `carried` until its columns have the order of the columns of `values`; shape (rows, n)."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

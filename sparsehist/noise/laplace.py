@@ -95,7 +95,7 @@ class Laplace(JumpFamily):
         return np.asarray(np.where(log_p <= -_LN2, -(log_p + _LN2), below) / self.rate(level))
 
     def _kernel(self, coarse: Fraction, fine: Fraction) -> _Kernel:
-        # Quotients of integers with a common denominator are rounded only once.
+        # The levels get a common denominator, so that each quotient of integers is rounded only once.
         a, b = coarse.numerator * fine.denominator, fine.numerator * coarse.denominator
         unit = coarse.denominator * fine.denominator
         return _Kernel(
@@ -122,13 +122,13 @@ class _Kernel(NamedTuple):
 
 
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
-    """Return quantiles of the finer noise, at uniform numbers e**-exponential / 2 from 1 if `upper`, else from 0.
+    """Return quantiles of the finer noise, at 1 - e**-exponential / 2 if `upper`, else at e**-exponential / 2.
 
     For x < 0, the distribution is that for -x, reflected. Despite rounding, results are exactly monotone in x,
     because every rounded operation on |x| is monotone.
     """
     small = exponential + _LN2
-    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # limited to ln 2, so it never exceeds `far`
+    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # even if rounded, at most ln 2 < `far`
     positive = values >= 0
     away = positive == upper
     survival, cdf = np.where(away, small, large), np.where(away, large, small)

@@ -34,9 +34,9 @@ class Point(NamedTuple):
 
 
 class StepNoise:
-    """Gaussian noise of one cell over steps and levels; `covariance` is its matrix over steps at level 1/2.
+    """Gaussian noise of one cell over steps and levels; `covariance` holds its covariance over steps at level 1/2.
 
-    Raise DeclarationError if this is not a covariance, or has negative entries: untracked cells do not allow them.
+    Raise DeclarationError if `covariance` is not a covariance matrix or has a negative entry.
     """
 
     def __init__(self, covariance: FloatArray) -> None:
@@ -108,7 +108,7 @@ class Factor(NamedTuple):
         return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
 
     def weights(self, point: int) -> tuple[FloatArray, float]:
-        """Return the weights of the other points in the conditional mean of a point, and its standard deviation.
+        """Return the weights of the other points in the conditional mean at `point`, and the standard deviation.
 
         Both come from one column of the precision matrix, computed by two triangular solves without cancellation.
         """
@@ -125,7 +125,7 @@ class Factor(NamedTuple):
 
 
 def _check_levels(levels: Sequence[Fraction]) -> None:
-    """Raise LevelError if two ascending levels are nearly equal."""
+    """Raise LevelError if two of these ascending levels are nearly but not exactly equal."""
     for coarse, fine in itertools.pairwise(levels):
         if coarse < fine < coarse * (1 + LEAST_GAP):
             raise LevelError(

@@ -43,7 +43,7 @@ class ProcessNoise(Family):
 
     def __post_init__(self) -> None:
         if isinstance(self.sensitivity, bool) or self.sensitivity != int(self.sensitivity) or self.sensitivity < 1:
-            raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {shown(self.sensitivity)}")
+            raise DeclarationError(f"sensitivity must be a whole number of at least 1, got {shown(self.sensitivity)}")
 
     def _law(self, mean: float) -> IntegerLaw:
         """Return the distribution of the noise or of an increment, given the mean of the Poisson process."""
@@ -115,7 +115,7 @@ class Poisson(ProcessNoise):
         super().__post_init__()
         if self.sensitivity != 1:
             raise DeclarationError(
-                "Poisson noise needs units with one key, because its delta for several keys has no simple formula; "
+                "Poisson noise needs max_keys=1, because its delta for units of several keys has no simple formula; "
                 f"use noise='skellam', which is integer too, or noise='gaussian'; got {self.sensitivity} keys"
             )
 

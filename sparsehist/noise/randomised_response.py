@@ -1,8 +1,8 @@
 """Randomised response: replace an answer by another category with an exactly known probability.
 
-Noise is added modulo k, the number of categories. The value 0 is 1 / a times as probable as each other value, where a
+Noise is added modulo k, the number of categories. The noise 0 is 1 / a times as probable as any other value, where a
 = e^(-epsilon / sensitivity). Equivalently, an answer is kept with probability kappa, otherwise replaced by a
-category drawn uniformly. The kappas of successive steps multiply.
+category drawn uniformly. The kappas of successive steps are multiplied.
 
 Source: Warner 1965 and Kairouz, Oh and Viswanath 2014 (the distribution); refine and between: own derivation,
 docs/mathematics.md, "Randomised response and RAPPOR".
@@ -25,7 +25,7 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import Generator, IntArray, NDArray
 
 _MOST_CATEGORIES = 2**31
-# At larger rates, each of the other categories would have a probability below e^-4000.
+# At larger rates, an answer would change to any given category with a probability below e^-4000.
 _FASTEST = 4000
 
 
@@ -110,7 +110,7 @@ class RandomisedResponse(DenseFamily):
     def _ends(
         self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, ...]], *, rng: Generator
     ) -> IntArray:
-        """Draw noise given two values. `chances` has P[first] if they are equal, and P[first], P[second] if not."""
+        """Draw noise given two values. `chances` has P[first] if they agree, then P[first] and P[second] if not."""
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
         noise[~agree] = self._chosen(first[~agree], lambda: chances()[1:], second[~agree], rng=rng)
@@ -124,7 +124,7 @@ class RandomisedResponse(DenseFamily):
         *,
         rng: Generator,
     ) -> IntArray:
-        """Return the first or second value, each with its probability, or else a uniform draw of other categories."""
+        """Return the first or the second value, each with its probability, or another category, drawn uniformly."""
         chosen = first.copy()
         left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
         if second is None:
@@ -134,7 +134,7 @@ class RandomisedResponse(DenseFamily):
         if self.categories == 2:
             return chosen
         left = left[~coins(Tail(lambda: chances()[1] / (1 - chances()[0])), left.size, rng=rng)]
-        # The other categories are 1 … k-1 steps after the first value, without the steps to the second value.
+        # Other categories are 1 … k-1 steps after the first value, modulo k, except the steps to the second value.
         apart, steps = (second[left] - first[left]) % self.categories, rng.integers(1, self.categories - 1, left.size)
         chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
         return chosen
@@ -145,7 +145,7 @@ class RandomisedResponse(DenseFamily):
             raise DataError(f"noise of randomised response must lie in 0 … {self.categories - 1}")
         return whole
 
-    # These methods return intervals that contain a probability, at the current working precision.
+    # The methods below return intervals that contain a probability, at the current working precision.
 
     def _total(self, rate: Fraction) -> Interval:
         """Return 1 / P[Z = 0]."""
@@ -156,7 +156,7 @@ class RandomisedResponse(DenseFamily):
         return (1 - decay(coarse)) / (1 - decay(fine)) * self._total(fine) / self._total(coarse)
 
     def _step(self, fine: Fraction, coarse: Fraction) -> tuple[Interval, Interval]:
-        """Return the probability that coarse noise equals the fine noise, and the probability of each other value."""
+        """Return the probability that coarse noise equals fine noise, and the probability of each different value."""
         ratio = self._ratio(fine, coarse)
         other = (1 - ratio) / self.categories
         return ratio + other, other
@@ -168,7 +168,7 @@ class RandomisedResponse(DenseFamily):
         return share * same, share * other / decay(coarse), share * decay(fine - coarse) * same
 
     def _middle(self, coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
-        """Return P[middle = fine] if fine = coarse; then P[middle = fine] and P[middle = coarse] if they differ."""
+        """Return P[middle = fine] if fine = coarse, then P[middle = fine] and P[middle = coarse] if they differ."""
         same_above, other_above = self._step(fine, middle)
         same_below, other_below = self._step(middle, coarse)
         agree = same_above * same_below

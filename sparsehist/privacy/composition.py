@@ -20,7 +20,7 @@ from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# If there are more sets than this, the sum over all populations is used, which is an upper bound.
+# If there are more sets of populations than this, the sum over all populations is used, which is an upper bound.
 _MOST_SETS = 1000
 
 
@@ -62,8 +62,8 @@ def path_cost(
 ) -> Cost:
     """Return the cost of a noise path. `finest` is its finest level, or None if nothing was released.
 
-    `currency` is that of the level. `law` is "gaussian", "poisson" or "skellam" for noise with a tighter bound than
-    its currency gives. `keys` is the number of keys of a unit. `delta_infinity` covers all releases of the path.
+    `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for noise whose own bound is
+    tighter than that of its currency. A unit has at most `keys` keys. `delta_infinity` covers the whole path.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)

@@ -2,7 +2,7 @@
 
 Epsilons of pure DP add up. Gaussian releases are together one Gaussian mechanism with the sum of their rhos. For a
 mix of both, the worst case is randomised response with Gaussian noise, whose joint privacy loss is known. All
-noise with a rho composes as zCDP; with Skellam noise, it composes as Rényi-DP. Poisson paths get a share of delta.
+noise with a rho composes as zCDP; with Skellam noise, it composes as Rényi-DP. Each Poisson path uses part of delta.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
@@ -23,7 +23,7 @@ from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCD
 from sparsehist.privacy.levels import root
 from sparsehist.typing import FloatArray
 
-# The sum of pure levels needs no delta, so another bound is used only if it is below this share of the sum.
+# The sum of pure levels needs no delta. So it is replaced only by a bound that is below this share of the sum.
 _WORTH_IT = 0.999
 _ORDERS = np.array([*map(float, range(2, 257)), *(float(1 << k) for k in range(9, 24))])
 
@@ -92,7 +92,7 @@ def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
 
 
 def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: float) -> float:
-    """Return epsilon from the exact joint loss of randomised response and one Gaussian mechanism."""
+    """Return epsilon from the exact joint privacy loss of randomised responses and one Gaussian mechanism."""
     if rho == 0 and len(coins) == 1 and coins.total() <= pure.MOST_RELEASES:
         ((level, times),) = coins.items()
         return min(high, pure.epsilon(delta, level, times))

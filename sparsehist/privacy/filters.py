@@ -63,7 +63,7 @@ class Filter:
     delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
-        """Return whether this route can charge noise of the kind `law`."""
+        """Return whether noise of the kind `law` has a charge on this route."""
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
@@ -152,7 +152,7 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
 
 
 def routes_for(law: str) -> list[str]:
-    """Return the routes that can charge noise of the kind `law`."""
+    """Return the routes on which noise of the kind `law` has a charge."""
     return [route for route, laws in _CHARGES.items() if law in laws]
 
 

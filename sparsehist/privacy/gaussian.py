@@ -79,7 +79,7 @@ def _delta(epsilon: float, rho: float) -> float:
     mu = math.sqrt(2.0 * rho)
     x = epsilon / mu - mu / 2.0
     density = math.exp(-((epsilon - rho) ** 2) / (4.0 * rho)) / math.sqrt(2.0 * math.pi)
-    if x < -1.0:  # here delta is not small, so no digits are lost
+    if x < -1.0:  # here delta is not small, so subtraction loses no precision
         return math.erfc(x / math.sqrt(2.0)) / 2.0 - density * _mills_ratio(x + mu)
     return density * _mills_ratio(x, mu)
 

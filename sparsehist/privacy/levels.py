@@ -21,7 +21,7 @@ Level = int | float | str | Fraction | Decimal
 # Levels are from 1e-60 to 1e60, so that doubles can hold them, their squares and their ratios.
 _LARGEST = 10**60
 _SMALLEST_DELTA = Fraction(1, 10**300)  # conversions use doubles
-_LONGEST = 400  # longest text, largest exponent: '1e99999999' would take minutes and gigabytes to read
+_LONGEST = 400  # limit on the length and the exponent of a string: '1e99999999' would take gigabytes to read
 
 
 def exactly(value: Level) -> Fraction:
@@ -46,7 +46,7 @@ def as_level(value: Level, name: str = "level") -> Fraction:
     """Return a level as an exact fraction.
 
     Args:
-        value: An integer, fraction, decimal or float, or text such as "1/3", "0.1" or "1e-3".
+        value: An integer, fraction, decimal or float, or a string such as "1/3", "0.1" or "1e-3".
         name: Name of the parameter in error messages.
 
     Returns:
@@ -59,7 +59,7 @@ def as_level(value: Level, name: str = "level") -> Fraction:
         >>> as_level(0.1) == as_level("1/10")
         True
     """
-    # Texts are cached, because each round reads the levels of all earlier rounds.
+    # Strings are cached, because each round reads the levels of all earlier rounds.
     if type(value) is Fraction and 0 < value.numerator <= _LARGEST and value.denominator <= _LARGEST:
         return value
     return _from_text(value, name) if type(value) is str else _checked(value, name)
@@ -167,7 +167,7 @@ def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
 
 
 def in_prose(level: Fraction) -> Fraction:
-    """Round a level up to four significant digits for a sentence, so that a stated guarantee remains true."""
+    """Round a level up to four significant digits, so that a guarantee stated with the result remains true."""
     return -rounded_down(-level, 4)
 
 

@@ -60,7 +60,7 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
     """
     asked = float(at_least_zero(epsilon, "epsilon"))
     coins: Counter[Fraction] = Counter()
-    log_kept = 0.0  # ln of the probability that no event occurs of those with probability delta_i
+    log_kept = 0.0  # ln of the probability that none of the events of probability delta_i occurs
     for rate, apart in each:
         coins[at_least_zero(rate, "epsilon_i")] += 1
         chance = at_least_zero(apart, "delta_i")
@@ -74,7 +74,7 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
 def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
     """Return all sums of privacy losses of independent randomised responses, and their probabilities.
 
-    `coins` maps each epsilon to a number of responses. Both results have shape (m,). If there would be more than
+    `coins` maps each epsilon to its number of responses. Both results have shape (m,). If there would be more than
     2**20 sums, epsilons are rounded up to a grid, which gives an upper bound on delta.
     """
     if math.prod(times + 1 for times in coins.values()) > _MOST_SUMS:
@@ -116,7 +116,7 @@ def _delta(epsilon: float, law: tuple[FloatArray, FloatArray]) -> float:
 
 
 def _epsilon(delta: float, law: tuple[FloatArray, FloatArray]) -> float:
-    """Return the smallest epsilon for a delta. Between neighbouring losses, delta is a - b e**epsilon."""
+    """Return the smallest epsilon for a delta. Between adjacent losses, delta is a - b e**epsilon with fixed a, b."""
     order = np.argsort(-law[0])
     loss, weight = law[0][order], law[1][order]
     with np.errstate(divide="ignore"):

@@ -68,7 +68,7 @@ def from_pure(epsilon: Level) -> float:
 
 
 def least_log_delta(epsilon: float, rho: float, order: Callable[[float], list[float]] = lambda t: [t]) -> float:
-    """Return the smallest ln delta(t), at most 0, for the best t or for the candidates `order` gives near it."""
+    """Return the smallest ln delta(t), at most 0, over the candidates that `order` returns for the best t."""
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
     found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in order(best)]
     return min(0.0, *found)

@@ -24,13 +24,13 @@ from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
-# Strategies for prefix sums or ranges of a longer column are compared on this many cells: length hardly matters.
+# For a longer column of prefix sums or ranges, strategies are compared on this many cells, with similar results.
 _LONGEST_PRICED = 4096
-# For a list with more queries * cells than 2**21, strategies are compared on a sample of 64 queries.
+# If a list of queries has queries * cells > 2**21, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Largest workloads for which each strategy is tried, by number of cells (for `direct`, by number of queries).
+# Each strategy is tried only for workloads of at most this many cells (for `direct`, this many queries).
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
-# Eigenvalues below this fraction of the largest are rounding errors. The sum of their roots would not be negligible.
+# Eigenvalues below this fraction of the largest one are rounding errors, and are left out of the sum of roots.
 _RANK = 1e-12
 
 
@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
         mean_squared_error: Mean over the queries, if every entry of R·x has noise of variance Δ². Multiply it by
             1/(2ρ) for Gaussian noise, or by 2/ε² for Laplace noise.
         sensitivity: Sensitivity Δ of R·x, in L2 for Gaussian noise and in L1 for Laplace noise.
-        lower_bound: Smallest error of any factorization with Gaussian noise; None if unknown or max_keys is above 1.
+        lower_bound: Lower bound on the error of any strategy with Gaussian noise; None if unknown or max_keys > 1.
     """
 
     strategy: str
@@ -52,7 +52,7 @@ class Candidate(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """Mean squared error divided by `lower_bound`, at least 1; None if the bound is unknown."""
+        """Mean squared error divided by `lower_bound` (so at least 1), or None if the bound is unknown."""
         return None if not self.lower_bound else self.mean_squared_error / self.lower_bound
 
 
@@ -83,7 +83,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
 
 
 def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> list[Candidate]:
-    """Compare the strategy that `choose` returns with simpler ones, best first. The arguments are those of `choose`.
+    """Return the predicted errors of the chosen strategy and of simpler ones, best first. Arguments as for `choose`.
 
     Example:
         >>> table = compare(Ranges(512), 1)
@@ -141,15 +141,15 @@ def _priced(strategy: Strategy, max_keys: int, *, pure: bool) -> tuple[float, fl
 
 
 def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
-    """Return the strategies that `choose` compares, made for the workload or for a smaller, similar one."""
+    """Return the strategies that `choose` compares, each for the workload or for a smaller, similar workload."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
-        for keys in {1, max_keys}:  # combine the best strategy of each factor for units with `keys` keys
+        for keys in {1, max_keys}:  # combine the strategies that are best for each factor if units have `keys` keys
             names.append(f"kronecker({', '.join(choose(part, keys, pure=pure).name for part in workload.parts)})")
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]
         names.append(f"union({', '.join(parts)})")
-    # Make `direct` for all queries: a sample of them overlaps less, so its sensitivity would be too small.
+    # Make `direct` for all queries, because the sensitivity of a sample of the queries would be too small.
     made = [one for name in names for one in _served(strategy_named, name, whole if name == "direct" else workload)]
     if pure:
         return made
@@ -179,7 +179,7 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
 
 
 def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]:
-    """Make a strategy, and return it in a list; return an empty list if it cannot answer the workload."""
+    """Return a list of the strategy that `make` returns, or an empty list if it cannot answer the workload."""
     try:
         return [make(*arguments)]
     except DeclarationError:
@@ -187,7 +187,7 @@ def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]
 
 
 def _plain_names(workload: Workload) -> list[str]:
-    """Return the names of strategies for this workload whose parameters do not depend on max_keys."""
+    """Return the names of strategies that suit this workload and have no parameter that depends on max_keys."""
     if isinstance(workload, Total):
         return ["direct"]
     names = ["residual"] if isinstance(workload, Marginals) else []

@@ -44,7 +44,7 @@ def next_state(
     fine = min((at for at in known if at > level), default=None)
     weight_coarse, weight_fine, scale = gaussian_step(coarse, fine, level)
     fresh = rng.standard_normal(strategy.n_noise)
-    fresh *= family.std(Fraction(1, 2)) * scale  # at level 1/2, the standard deviation equals the sensitivity
+    fresh *= family.std(Fraction(1, 2)) * scale  # the standard deviation at level 1/2 is the sensitivity
     state: NoiseArray = strategy.to_cells(fresh) if strategy.invertible else fresh
     for at, weight in ((coarse, weight_coarse), (fine, weight_fine)):
         if at is not None:
@@ -53,9 +53,9 @@ def next_state(
 
 
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
-    """Return the weights of the coarser and the finer state, and the standard deviation of fresh noise (if Δ is 1).
+    """Return the weights of both adjacent states in a new state, and the standard deviation of its fresh noise.
 
-    These numbers follow from the Brownian motion S(ρ) = ρ·Z(ρ), of variance ρ/2, given S at the adjacent levels.
+    For sensitivity 1, S(ρ) = ρ·Z(ρ) is a Brownian motion of variance ρ/2. S is drawn given adjacent values of S.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)

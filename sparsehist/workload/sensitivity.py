@@ -1,4 +1,4 @@
-"""Compute upper bounds on the sensitivity: how far a unit with at most l cells can change R·x, in L2 or L1.
+"""Compute upper bounds on the sensitivity: how much a unit with at most l cells can change R·x in L2 or L1 norm.
 
 A unit with the cells S changes R·x by 1ᵀ_S G 1_S in squared L2 norm, where G = RᵀR. All bounds are rounded up.
 
@@ -33,7 +33,7 @@ def gram_of(workload: Workload) -> FloatArray:
     """Return the Gram matrix AᵀA; shape (cells, cells). Raise an error if there are more than 1,024 cells."""
     n = workload.n_cells
     if n > LARGEST_GRAM:
-        raise DeclarationError(f"a Gram matrix may have at most {LARGEST_GRAM} rows, got {n} by {n} entries")
+        raise DeclarationError(f"the workload has too many cells for a Gram matrix: {n}, limit {LARGEST_GRAM}")
     if isinstance(workload, RangeRows):
         # A range contains both cells i <= j if it begins at or before i and ends at or after j.
         low, high = workload.bounds()
@@ -65,15 +65,15 @@ def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
 def squared_l2_of_tables(
     sizes: Sequence[int], subsets: Sequence[tuple[int, ...]], parts: FloatArray, ratios: FloatArray, keys: int
 ) -> float:
-    """Bound the squared L2 sensitivity if cells x and x' have G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i.
+    """Bound the squared L2 sensitivity if G = RᵀR has the entries G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i.
 
-    `parts` holds f_A >= 0 for each set A of columns, and `ratios` holds r_i in [-1, 0] for each column i. The bound
-    assumes that the pairs of cells with the largest G occur as often as the domain allows.
+    Cell x has the value x_i in column i. `parts` holds f_A >= 0 for each set A of columns, and `ratios` holds r_i in
+    [-1, 0]. The bound assumes that the pairs of cells with the largest G occur as often as the domain allows.
 
     Source: Lindsey 1964 for the number of pairs that differ in one column only.
     """
     wide = [column for column, size in enumerate(sizes) if size > 1]
-    # For each set of columns: the factor r_i for two cells that differ in column i, or 1 if i is not in the set.
+    # factors[A, i] is r_i if the set A contains column i, and otherwise 1.
     factors = np.ones((len(subsets), len(sizes)))
     for row, subset in enumerate(subsets):
         factors[row, list(subset)] = ratios[list(subset)]
@@ -85,7 +85,7 @@ def squared_l2_of_tables(
         for pattern in combinations(wide, length):
             value = float(parts @ factors[:, pattern].prod(axis=1))
             patterns.append((value, math.prod(sizes[column] - 1 for column in pattern), length))
-    if longest < len(wide):  # for pairs that differ in more columns, use the bound of one of these columns
+    if longest < len(wide):  # for pairs that differ in more columns, |G| is at most Σ_A |factors[A, i]|·f_A
         most = float((parts @ np.abs(factors[:, wide])).max())
         patterns.append((most, math.prod(sizes), longest + 1))
     in_one_column, left, total = 2 * _digit_sum(sizes, keys), keys * (keys - 1), keys * float(parts.sum())
@@ -98,7 +98,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return how many pairs of `keys` cells can differ in one column: a sum of digits of 0 … keys - 1 (Lindsey)."""
+    """Return how many pairs of `keys` cells can differ in one column only: a sum of digits of 0 … keys - 1."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, keys)  # fits an int64
@@ -108,7 +108,7 @@ def _digit_sum(sizes: Sequence[int], keys: int) -> int:
 
 
 def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
-    """Return the `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, given those of a row of each factor."""
+    """Return the `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, given the largest entries of each factor's row."""
     best = np.ones(1)
     for row in rows:
         best = largest(np.outer(best, row[:keys]).reshape(-1), keys)
@@ -116,7 +116,7 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """Return a row whose first k entries, for every k, sum to at least the k largest entries of any row of |G|."""
+    """Return a vector whose first k entries, for every k, sum to at least any k entries in a row of |G|."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 

@@ -15,11 +15,11 @@ _LARGEST_DENSE = 2**31
 
 @dataclass(frozen=True, repr=False, eq=False, slots=True)
 class Cells:
-    """The nonzero cells of a domain with their counts. Secret. The values of each column are numbered from 0.
+    """The nonempty cells of a domain and their counts. Secret. A cell is stored as one value index per column.
 
     Args:
         shape: Number of values of each column; integers of any size.
-        coordinates: For each column, the value number of each cell; int64, shape (k,). Cells are distinct.
+        coordinates: For each column, the index (from 0) of each cell's value; int64, shape (k,). Cells are distinct.
         counts: Number of units in each cell; shape (k,), int64.
 
     Raises:
@@ -41,7 +41,7 @@ class Cells:
     def __post_init__(self) -> None:
         lengths = {np.shape(array) for array in (*self.coordinates, self.counts)}
         if not self.shape or len(self.coordinates) != len(self.shape) or lengths != {(len(self.counts),)}:
-            raise DeclarationError("give one array of coordinates per column and one of counts, all equally long")
+            raise DeclarationError("give one array of coordinates per column and one of counts, all of equal length")
 
     def __repr__(self) -> str:
         """Return text that shows the shape only, because the cells and their counts are secret."""
@@ -59,7 +59,7 @@ class Cells:
         return self.marginal(range(len(self.shape)))
 
     def marginal(self, columns: range | tuple[int, ...]) -> IntArray:
-        """Return exact counts by these columns, summed over all other columns; one axis per column. Secret."""
+        """Return a table of exact counts, summed over all columns except `columns`; one axis per column. Secret."""
         number = np.zeros(len(self.counts), np.int64)
         for column in columns:
             number *= self.shape[column]

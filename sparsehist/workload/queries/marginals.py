@@ -18,17 +18,17 @@ _MOST_MARGINALS = 100_000
 
 Column = str | int
 Subset = tuple[int, ...]
-"""Column numbers, ascending."""
+"""Column indices, ascending."""
 
 
 class Marginals(Workload):
     """Marginals of a domain with several columns. The domain may have any size, because it is never enumerated.
 
-    Queries are ordered by marginal, and within a marginal row-major over its columns, in the order of the domain.
+    The queries of each marginal are consecutive, in row-major order of the marginal's columns.
 
     Args:
         columns: Sizes of the columns, such as (5, 12), or a list of marginals. Each marginal is a list of column
-            names or numbers; the empty list is the total. If None, the columns are those of the series.
+            names or indices; the empty list is the total. If None, the columns are those of the series.
         k: Take all marginals of exactly k columns. If `columns` are sizes, k may be a list of marginals.
         up_to: Take all marginals of at most `up_to` columns, including the total.
 
@@ -63,7 +63,7 @@ class Marginals(Workload):
             listed = _read_list(columns)
         if k is not None and not isinstance(k, int):
             if listed is not None:
-                raise _wrong("the list of marginals is given twice; only the sizes of columns may come before it")
+                raise _wrong("the list of marginals is given twice; give it once, alone or after column sizes")
             listed, k = _read_list(k), None
         if [k, up_to, listed].count(None) != 2:
             raise _wrong("give exactly one of k, up_to and a list of marginals")
@@ -73,7 +73,7 @@ class Marginals(Workload):
         self._k, self._up_to, self._listed = k, up_to, listed
         self._marginals = () if self._sizes is None else self._subsets(len(self._sizes))
         if self._sizes is not None and self.n_queries > MOST_QUERIES:
-            raise DeclarationError(f"ask for fewer marginals: at most 2**31 queries are listed, got {self.n_queries}")
+            raise DeclarationError(f"ask for fewer marginals: the limit is 2**31 queries, got {self.n_queries}")
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ class Marginals(Workload):
 
     @property
     def marginals(self) -> tuple[Subset, ...]:
-        """The columns of each marginal, as ascending column numbers."""
+        """The indices of the columns of each marginal, ascending."""
         return self._marginals if self.columns else ()
 
     @property
@@ -116,12 +116,12 @@ class Marginals(Workload):
         return np.repeat([self.n_cells / size for size in self.sizes], self.sizes)
 
     def split(self, rows: FloatArray) -> list[FloatArray]:
-        """Split an array of shape (queries,) or (queries, m) into one array per marginal, with an axis per column."""
+        """Split an array of shape (queries,) or (queries, m) into an array per marginal, with an axis per column."""
         pieces = zip(self.marginals, np.split(rows, np.cumsum(self.sizes)[:-1]), strict=True)
         return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays "column_i": the value number of each query in column i, or -1 if it sums over this column."""
+        """Return arrays "column_i": for each query, the index of its value in column i, or -1 for a sum."""
         described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):
@@ -147,7 +147,7 @@ class Marginals(Workload):
         return tuple(column for column in range(len(self.columns)) if column not in subset)
 
     def _subsets(self, number: int) -> tuple[Subset, ...]:
-        """Return the columns of each marginal, for a domain with this number of columns."""
+        """Return the column indices of each marginal, for a domain with `number` columns."""
         if self._listed is not None:
             return _numbers(self._listed, range(number))
         longest = self._k if self._k is not None else self._up_to or 0
@@ -156,7 +156,7 @@ class Marginals(Workload):
         lengths = range(longest + 1) if self._k is None else [longest]
         asked = sum(math.comb(number, length) for length in lengths)
         if asked > _MOST_MARGINALS:
-            raise DeclarationError(f"ask for fewer marginals: at most {_MOST_MARGINALS} are allowed, got {asked}")
+            raise DeclarationError(f"ask for fewer marginals than {asked}: the limit is {_MOST_MARGINALS}")
         return tuple(subset for length in lengths for subset in combinations(range(number), length))
 
 
@@ -182,12 +182,12 @@ def _read_list(items: Any) -> list[tuple[Column, ...]]:
             raise _wrong("each marginal must be a list of columns")
         for column in subset:
             if isinstance(column, bool) or not isinstance(column, str | int):
-                raise _wrong(f"a column of a marginal must be a name or a number, got {shown(column)}")
+                raise _wrong(f"a column of a marginal must be given by its name or its index, got {shown(column)}")
     return list(map(tuple, items))
 
 
 def _numbers(subsets: Sequence[Sequence[Column]], names: Sequence[Column]) -> tuple[Subset, ...]:
-    """Return each marginal as ascending column numbers, given column names or numbers."""
+    """Return each marginal as ascending column indices, given column names or indices."""
     places = {name: at for at, name in enumerate(names)} | {at: at for at in range(len(names))}
     found: dict[Subset, None] = {}
     for subset in subsets:
@@ -196,6 +196,6 @@ def _numbers(subsets: Sequence[Sequence[Column]], names: Sequence[Column]) -> tu
                 raise DeclarationError(f"the domain has no column {shown(column)}; its columns are {list(names)}")
         ascending = tuple(sorted({places[column] for column in subset}))
         if len(ascending) < len(subset) or ascending in found:
-            raise DeclarationError(f"a marginal, or a column within it, occurs twice: number {len(found)} (from 0)")
+            raise DeclarationError(f"a marginal occurs twice, or contains a column twice; its index is {len(found)}")
         found[ascending] = None
     return tuple(found)

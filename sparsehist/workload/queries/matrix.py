@@ -13,8 +13,8 @@ from sparsehist.typing import ArrayLike, FloatArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import AnswerArray, Workload
 
-_LARGEST_INTEGER = 2**20  # answers fit in int64 if all counts together are below 2**43
-_LARGEST = 1e60  # so that fourth powers of entries, and their inverses, fit in doubles
+_LARGEST_INTEGER = 2**20  # answers fit in int64 if the sum of all counts is below 2**43
+_LARGEST = 1e60  # the fourth power of an entry of this size, and its inverse, fit in a double
 _MOST_ENTRIES = 10**6  # every release stores its matrix as text, so its size is limited
 
 
@@ -90,7 +90,7 @@ def _read(text: str) -> sparse.csr_array:
         read.check_format()
     except (ValueError, OverflowError):
         raise DeclarationError(
-            "cannot read the matrix; write the number of cells, then cell:weight by row: matrix('5; 0:1 4:1; 2:-0.5')"
+            "cannot read the matrix; write the number of cells and rows of cell:weight: matrix('5; 0:1 4:1; 2:-0.5')"
         ) from None
     return read
 
@@ -110,7 +110,7 @@ def _canonical(matrix: Any) -> sparse.csr_array:
     if not np.isfinite(canonical.data).all():
         raise DeclarationError("the matrix contains NaN or infinity; all entries must be finite")
     if canonical.nnz > _MOST_ENTRIES:
-        raise DeclarationError(f"a matrix may have at most {_MOST_ENTRIES} nonzero entries, got {canonical.nnz}")
+        raise DeclarationError(f"the matrix has too many nonzero entries: {canonical.nnz}, limit {_MOST_ENTRIES}")
     largest = float(np.abs(canonical.data).max(initial=0.0))
     if largest and not 1.0 / _LARGEST <= largest <= _LARGEST:
         raise DeclarationError(f"scale the matrix: its largest entry must be from 1e-60 to 1e60, got {largest:g}")

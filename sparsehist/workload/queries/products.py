@@ -83,7 +83,7 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays "low" and "high" if all parts are ranges, otherwise the "part" and the "query" within it."""
+        """Return arrays "low" and "high" if all parts are ranges, else "part" and "query" (index in the part)."""
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
             return {name: np.concatenate([one[name] for one in described]) for name in ("low", "high")}
@@ -126,7 +126,7 @@ class Kronecker(Composite):
             if not factor.explicit and factor.n_cells > LARGEST_LISTED:
                 raise DeclarationError(f"a product needs factors whose queries are listed, got {factor.describe()}")
         if self.n_queries > MOST_QUERIES:
-            raise DeclarationError(f"ask for fewer queries: at most 2**31 can be listed, got {self.n_queries}")
+            raise DeclarationError(f"ask for fewer queries: at most 2**31 are possible, got {self.n_queries}")
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ class Kronecker(Composite):
         asked = [(factor, span) for factor, span in spans if not isinstance(factor, Total)]
         columns = tuple(column for _, span in asked for column in range(span.start, span.stop))
         if math.prod(cells.shape[column] for column in columns) > MOST_QUERIES:
-            raise DeclarationError(f"columns without total() have over 2**31 cells together: {self.describe()}")
+            raise DeclarationError(f"columns without total() may have at most 2**31 cells: {self.describe()}")
         values = cells.marginal(columns).reshape(-1).astype(np.float64)
         kept = [factor for factor, _ in asked]
         answers = along_axes([factor.apply for factor in kept], [factor.n_cells for factor in kept], values)
@@ -161,10 +161,10 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays that describe the queries, named by the number i of the first column of each factor.
+        """Return arrays that describe the queries. Names of arrays end with _i, where a factor begins at column i.
 
-        "column_i" is a value number, or -1 for the sum over all values. "low_i" and "high_i" are the ends of a range.
-        Other factors keep the names of their own arrays, with _i appended.
+        "column_i" holds indices of values, or -1 for the sum over all values. "low_i" and "high_i" are the ends of
+        ranges. Arrays of other factors keep their names, with _i appended.
         """
         described: dict[str, IntArray] = {}
         before, first = 1, 0
@@ -180,11 +180,11 @@ class Kronecker(Composite):
         return Kronecker(*(factor.for_domain(columns[at], dict(named[at])) for factor, at in spans))
 
     def _spans(self, columns: int) -> list[slice]:
-        """Return the columns of the domain that each factor covers. Raise an error unless these are all columns."""
+        """Return the slice of columns that each factor covers. Raise an error unless factors cover all columns."""
         widths = [1 if factor.is_open else len(factor.columns) for factor in self.parts]
         if sum(widths) != columns:
             raise DeclarationError(
-                f"the factors must cover exactly the columns of the domain ({columns}): {self.describe()}"
+                f"the factors must cover exactly the columns of the domain: {columns}, got {self.describe()}"
             )
         return [slice(end - width, end) for width, end in zip(widths, accumulate(widths), strict=True)]
 
@@ -192,7 +192,7 @@ class Kronecker(Composite):
 def along_axes(
     steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
 ) -> FloatArray:
-    """Apply one linear map along each axis of a row-major table, given as an array of shape (n,) or (n, m)."""
+    """Apply one linear map along each axis of a row-major table, which is an array of shape (n,) or (n, m)."""
     behind = values.shape[1:]
     table = values.reshape(*lengths, -1)
     for axis, step in enumerate(steps):

@@ -171,8 +171,8 @@ class Ranges(RangeRows):
         n: Number of cells, or None to take it from the domain of the series. A list is taken as `ranges`.
         ranges: Pairs (low, high) of cell numbers, both included, with 0 <= low <= high < n. Pairs may repeat. If
             None, all ranges.
-        keys: Pairs (low, high) of keys instead of cell numbers, in the order of the domain: integers, texts, or
-            dates (also as text). A release replaces keys by cell numbers.
+        keys: Pairs (low, high) of keys instead of cell numbers, in the order of the domain: integers, strings, or
+            dates (also as strings). A release replaces keys by cell numbers.
 
     Raises:
         DeclarationError: If n is not an integer from 1 to 2**31, or a pair is not a range of its cells.
@@ -215,7 +215,7 @@ class Ranges(RangeRows):
             return self._pairs[:, 0], self._pairs[:, 1]
         if self.n > LARGEST_LISTED:
             raise DeclarationError(
-                f"all ranges can be listed for at most {LARGEST_LISTED} cells, got {self.n}; give a list of ranges"
+                f"give a list of ranges: all ranges are only listed for at most {LARGEST_LISTED} cells, got {self.n}"
             )
         low, high = np.triu_indices(self.n)
         return low.astype(np.int64), high.astype(np.int64)
@@ -245,14 +245,14 @@ class Ranges(RangeRows):
 
 
 def _as_key_pairs(keys: object) -> tuple[tuple[int | str, int | str], ...]:
-    """Check pairs of keys, which are integers, texts or dates. Return the pairs with dates as text."""
+    """Check pairs of keys (integers, strings or dates). Return the pairs with dates as strings."""
     pairs = keys if isinstance(keys, list | tuple) else []
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
         raise DeclarationError("keys must be pairs (low, high), such as keys=[('2024-01-01', '2024-01-31')]")
     ends = [end.isoformat() if hasattr(end, "isoformat") else end for pair in pairs for end in pair]
     for end in ends:
         if isinstance(end, bool) or not isinstance(end, str | int | np.integer):
-            raise DeclarationError(f"both ends of a range of keys must be integers, texts or dates, got {shown(end)}")
+            raise DeclarationError(f"ends of a range of keys must be integers, strings or dates, got {shown(end)}")
     read = [end if isinstance(end, str) else int(end) for end in ends]
     return tuple(zip(read[::2], read[1::2], strict=True))
 
@@ -268,7 +268,7 @@ def _as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> I
             "keys of a series, write keys=[('2026-03-02', '2026-03-08')]"
         )
     if len(given) > _MOST_LISTED:
-        raise DeclarationError(f"give fewer ranges: a list may have at most {_MOST_LISTED}")
+        raise DeclarationError(f"the list has too many ranges: {len(given)}, limit {_MOST_LISTED}")
     pairs = given.astype(np.int64)
     wrong = (pairs[:, 0] < 0) | (pairs[:, 0] > pairs[:, 1]) | (pairs[:, 1] >= (LARGEST if n is None else n))
     if wrong.any():

@@ -1,6 +1,6 @@
-"""The base class of workloads: linear queries A·x on the counts x of a series, which can be written as text.
+"""The base class of workloads: linear queries A·x on the counts x of a series. Each workload has a textual form.
 
-The text has the form ``name(argument, …)``. An argument, with or without a name, is a workload, an integer, text in
+The textual form is ``name(argument, …)``. An argument, with or without a name, is a workload, an integer, text in
 quotes, None, or a list or tuple of these. The text is read with Python's parser and never evaluated.
 """
 
@@ -119,7 +119,7 @@ class Workload(abc.ABC):
         """Return the squared L2 norm of each row of A: the answer's variance if each cell has noise of variance 1."""
 
     def queries(self) -> Mapping[str, IntArray] | None:
-        """Return named arrays that describe the queries, with one entry per query; None if they are not listed."""
+        """Return named arrays that describe the queries, one entry per query, or None if queries are not listed."""
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
@@ -144,11 +144,11 @@ class Workload(abc.ABC):
             raise DeclarationError(f"the domain must have columns of sizes {self.columns} for {self.describe()}")
 
     def columns_of(self, x: ArrayLike, length: int) -> FloatArray:
-        """Check an argument of `apply` or `apply_transposed`; return floats of shape (length,) or (length, m)."""
+        """Check an argument of `apply` or `apply_transposed`. Return it as floats, shape (length,) or (length, m)."""
         length = whole_number("length", length)
         values = float_array("the array", x)
         if values.ndim not in {1, 2} or values.shape[0] != length:
-            raise DeclarationError(f"the array must have one or two axes; {self.describe()} needs {length} rows")
+            raise DeclarationError(f"the array must have one or two axes, with {length} rows for {self.describe()}")
         return values
 
     def describe(self) -> str:

@@ -63,7 +63,7 @@ class Haar(Invertible):
         return sums[: self.workload.n_cells]
 
     def to_cells_transposed(self, a: FloatArray) -> FloatArray:
-        """Apply (R⁻¹)ᵀ. Rows of R are orthogonal, so this is R with each row divided by the size of its node."""
+        """Return (R⁻¹)ᵀ·a: rows of R are orthogonal, so this is R·a, divided by the number of cells of each node."""
         sizes = np.concatenate([np.ones(1), np.repeat(2.0 ** np.arange(self._depth), 2 ** np.arange(self._depth))])
         image = self.apply(a)
         return image * along(sizes / self.n_noise, image)
@@ -87,7 +87,7 @@ def _largest_differences(depth: int, keys: int) -> int:
     """Return the L1 sensitivity for `keys` cells: the largest sum of the total and of |left - right| at all nodes."""
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
     for height in range(1, depth + 1):
-        most = min(keys, 2**height)  # best[c]: largest sum of |left - right| in a subtree that holds c cells
+        most = min(keys, 2**height)  # best[c]: largest sum of |left - right| in a subtree with total c
         following, less = np.full(most + 1, -1, np.int64), best - numbers[: best.size]
         for left in range(best.size):
             end = min(left, most - left, best.size - 1) + 1

@@ -2,7 +2,7 @@
 
 If units have one cell, X = RᵀR minimises tr(AᵀA X⁻¹) among matrices with diagonal 1. With V = diag(v), the minimum is
 X = V^-½ (V^½ AᵀA V^½)^½ V^-½, where v = diag((V^½ AᵀA V^½)^½) is found in a fixed number of iterations. If units have
-several cells, X is the best mixture (1 - t)·Y + t·I, where Y has the power 0.8 instead of ½, and diagonal 1.
+several cells, X is the best mixture (1 - t)·Y + t·I. Y is like X, but with the power 0.8, and scaled to diagonal 1.
 
 Source: the fixed point is from Denisov, McMahan, Rush, Smith and Thakurta 2022; iterations and mixtures are ours.
 """
@@ -46,7 +46,7 @@ class Optimised(Invertible):
     def __init__(self, workload: Workload, share: int = 0) -> None:
         if workload.n_cells > LARGEST:
             raise DeclarationError(
-                f"optimised() takes workloads of at most {LARGEST} cells, got {workload.describe()}"
+                f"the workload has too many cells for optimised(): {workload.describe()}, limit {LARGEST}"
             )
         if type(share) is not int or not 0 <= share <= 100:
             raise DeclarationError(f"the share must be a whole percentage from 0 to 100, got {shown(share)}")
@@ -60,7 +60,7 @@ class Optimised(Invertible):
 
     @classmethod
     def for_unit(cls, workload: Workload, max_keys: int) -> Optimised:
-        """Return the strategy whose share has the smallest predicted error for units of at most `max_keys` cells."""
+        """Try several shares. Return the strategy with the smallest predicted error for units of `max_keys` cells."""
         made = [cls(workload, share) for share in (_SHARES if max_keys > 1 else (0,))]
         return min(made, key=lambda one: one.mean_variance() * one.l2(max_keys) ** 2)
 
@@ -89,7 +89,7 @@ class Optimised(Invertible):
 
 
 def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
-    """Return the weights v of the best X = RᵀR for units of one cell, given AᵀA; 0 for cells that no query uses.
+    """Return the weights v of the module's docstring for units of one cell; 0 for cells that no query uses.
 
     Also return a lower bound on the sum of variances: the squared trace of (V^½ AᵀA V^½)^½, divided by the sum of v.
     """
@@ -112,7 +112,7 @@ def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
 class _Decomposed(NamedTuple):
     """AᵀA, the diagonal of V^½, and the eigenvalues and eigenvectors of V^½ AᵀA V^½, with V as in the module.
 
-    Eigenvalues are divided by the largest one. Eigenvalues as small as rounding errors are set to 0.
+    Eigenvalues are divided by the largest eigenvalue. Eigenvalues as small as rounding errors are set to 0.
     """
 
     gram: FloatArray
@@ -132,14 +132,14 @@ def _decomposed(workload: Workload) -> _Decomposed:
 
 
 def _mixture(about: _Decomposed, share: int) -> FloatArray:
-    """Return X = RᵀR for this weight of the identity, in percent. Its diagonal entries are at most 1."""
+    """Return X = RᵀR if the identity has the weight `share`, in percent. The diagonal of X is at most 1."""
     used = about.root > 0.0
     scale = np.where(used, about.root, 1.0)
     raised = np.where(about.values > 0.0, np.maximum(about.values, _RANK) ** (_POWER if share else 0.5), 0.0)
     overlap = (about.vectors * raised) @ about.vectors.T / np.outer(scale, scale)
     norms = np.sqrt(np.where(used & (np.diag(overlap) > 0.0), np.diag(overlap), 1.0))
     if share == 0 and np.count_nonzero(about.values) < np.count_nonzero(used):
-        # Scale all columns equally: otherwise, the row space of R would change, and it must contain that of A.
+        # Scale all columns of R equally. Otherwise, the row space of R might not contain the row space of A.
         norms = np.full_like(norms, norms[used].max())
     part = max(share / 100.0, _LEAST_SHARE)
     mixed: FloatArray = (1.0 - part) * overlap / np.outer(norms, norms) + part * np.eye(len(norms))

@@ -29,7 +29,7 @@ class Combined(Strategy):
 
     @classmethod
     def parts_of(cls, workload: Workload) -> Sequence[Workload]:
-        """Return the parts of a workload of the kind that this strategy answers. Raise an error for other kinds."""
+        """Return the parts of a workload. Raise an error if this class cannot answer such workloads."""
         if not isinstance(workload, cls.answers):
             kind = "kronecker(…)" if cls.answers is Kronecker else "union(…)"
             raise DeclarationError(f"this strategy needs a workload of the form {kind}, got {workload.describe()}")
@@ -93,9 +93,9 @@ class KroneckerStrategy(Combined):
 
 
 class UnionStrategy(Combined):
-    """One strategy for each part of a union. R stacks the matrices r_i·R_i of the parts: Δ² is at most Σ r_i²·Δ_i².
+    """One strategy for each part of a union. R stacks the matrices r_i·R_i, so Δ² is at most Σ r_i²·Δ_i².
 
-    The weights r_i are best for units of one cell. They do not depend on `max_keys`, so names do not contain them.
+    The weights r_i are best for units of one cell. They follow from the parts, so strategy names omit them.
     """
 
     word = "union"

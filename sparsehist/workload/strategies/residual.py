@@ -27,11 +27,11 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
-    """Return the residuals, and the variance that each residual adds to a query of each marginal, if σ_A = 1."""
+    """Return the column set A of each residual, and the variance it adds to a query of each marginal if σ_A = 1."""
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
     place = {subset: at for at, subset in enumerate(subsets)}
-    # A variance is the product of (n - 1)/n over the residual's columns and 1/n² over the marginal's other columns.
+    # For columns of n values, the variance is a product: (n - 1)/n if the residual has the column, otherwise 1/n².
     spread = [math.prod(1.0 / sizes[column] ** 2 for column in marginal) for marginal in marginals]
     gain = {subset: float(math.prod(sizes[column] * (sizes[column] - 1) for column in subset)) for subset in subsets}
     rows = [row for row, listed in enumerate(inside) for _ in listed]
@@ -42,7 +42,7 @@ def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[lis
 
 
 def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
-    """Yield the residuals of a marginal: all subsets of its columns, except columns that have one value only."""
+    """Yield the residuals of a marginal: all subsets of its columns, leaving out columns that have only one value."""
     wide = [column for column in marginal if sizes[column] > 1]
     return chain.from_iterable(combinations(wide, length) for length in range(len(wide) + 1))
 
@@ -98,7 +98,7 @@ class ResidualBasis(Strategy):
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
-        """Subtract the mean of every residual along each column, and scale the residual. The shape stays the same."""
+        """Subtract from every residual its mean along each column, then scale it. The shape stays the same."""
         centred = []
         for subset, table, scale in zip(self._subsets, self._everything.split(rows), scales, strict=True):
             for axis in range(len(subset)):

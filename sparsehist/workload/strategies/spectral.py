@@ -21,7 +21,7 @@ from sparsehist.workload.sensitivity import LARGEST_GRAM, ROUND_UP, l1_of_column
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Invertible, along
 
-# Up to this number of cells, RᵀR is computed as a matrix, because this makes bounds 1 % tighter.
+# Up to this number of cells, RᵀR is computed as a matrix, which makes the bound on the sensitivity 1 % tighter.
 _WRITTEN_OUT = 256
 _RANK_GROUPS = 256
 
@@ -71,7 +71,7 @@ class Spectral(Invertible):
 
     @cached_property
     def _scales(self) -> FloatArray:
-        """The divisors d of the columns of R, which make the largest column norm 1; shape (cells,)."""
+        """The numbers d by which columns of R are divided, so that the largest column norm is 1; shape (cells,)."""
         kernel, reach, table = self.kernel, self.window, self._table
         # Windows reach beyond the ends of the column. There, W^½ is continued by reflection to keep d² smooth.
         around = np.concatenate([table[1 : reach + 1][::-1], table, -kernel.sign * table[1 : reach + 1]])
@@ -131,7 +131,7 @@ class Spectral(Invertible):
 
     @cached_property
     def prefix_variances(self) -> FloatArray:
-        """Return the variances of prefix sums, as running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
+        """Return the variances of prefix sums: sums of d_i² K⁻¹[i, i] + 2 Σ_{j < i} d_i d_j K⁻¹[i, j] (d: see the module)."""
         d, table = self._scales, self._inverse_table
         return np.asarray(np.cumsum(d * (2 * self.kernel.sums_before(table, d) + d * self.kernel.diagonal(table))))
 

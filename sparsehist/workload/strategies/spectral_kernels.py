@@ -1,4 +1,4 @@
-"""Fast transforms along the right singular vectors of A, if A is all prefix sums or all ranges of one column.
+"""Fast transforms to the basis of right singular vectors of A, if A is all prefix sums or all ranges of a column.
 
 The inverse of AᵀA is tridiagonal, with constant diagonals except in one corner. So its eigenvectors are sines or
 cosines, and every function K of AᵀA is the sum of a Toeplitz and a Hankel matrix with entries from one table τ:
@@ -33,7 +33,7 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def transform(self, x: FloatArray) -> FloatArray:
-        """Return the coordinates of x along the right singular vectors of A; shape (n,) or (n, m)."""
+        """Return the coordinates of x in the basis of right singular vectors of A; shape (n,) or (n, m)."""
 
     def transform_back(self, y: FloatArray) -> FloatArray:
         """Apply the inverse of `transform`. Subclasses override this if `transform` is not its own inverse."""
@@ -48,7 +48,7 @@ class Kernel(abc.ABC):
         return np.asarray(table[apart] + self.sign * table[apart + self.shift :: 2][: self.n - apart])
 
     def sums_before(self, table: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return Σ_{j < i} K[i, j]·w_j for every i, by recursion: a block below the diagonal is two convolutions."""
+        """Return Σ_{j < i} K[i, j]·w_j for every i, recursively: a block below the diagonal is two convolutions."""
         sums = np.zeros(weights.size)
 
         def add(first: int, last: int) -> None:
@@ -126,6 +126,6 @@ class PrefixKernel(Kernel):
 
 
 def _convolved(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the convolution a_0·b_k + a_1·b_(k − 1) + … for k = 0, 1, …, padded with zeros to a fast length."""
+    """Return the convolution a_0·b_k + a_1·b_(k − 1) + … for k = 0, 1, …; zeros follow the last sum."""
     length = fft.next_fast_len(a.size + b.size - 1, real=True)
     return np.asarray(fft.irfft(fft.rfft(a, length) * fft.rfft(b, length), length))

@@ -88,7 +88,7 @@ class Strategy(abc.ABC):
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Return numbers whose k largest, for every k, sum to at least the k largest entries of any row of |RᵀR|."""
+        """Return a vector whose k largest entries sum to at least any k entries in a row of |RᵀR|, for every k."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))
@@ -176,5 +176,5 @@ class Invertible(Strategy):
 
 
 def along(factor: FloatArray, values: FloatArray) -> FloatArray:
-    """Reshape a vector of one factor per row so that it multiplies the rows of `values`, shape (n,) or (n, m)."""
+    """Reshape a vector with one factor per row, so that it can multiply `values`, of shape (n,) or (n, m)."""
     return factor if values.ndim == 1 else factor[:, np.newaxis]

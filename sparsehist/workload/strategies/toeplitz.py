@@ -27,7 +27,7 @@ class SquareRoot(Invertible):
     def __init__(self, workload: Workload, *, scaled: bool = False) -> None:
         super().__init__(workload)
         n, self.scaled = workload.n_cells, bool(scaled)
-        self._column, self._inverse = _series(0.5, n), _series(-0.5, n)  # first columns of unscaled R and R⁻¹
+        self._column, self._inverse = _series(0.5, n), _series(-0.5, n)  # first columns of R and R⁻¹, not scaled
         self._norms = np.sqrt(np.cumsum(self._column**2))[::-1] if scaled else np.ones(n)
 
     @property

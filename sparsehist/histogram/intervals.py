@@ -45,7 +45,7 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """Return ln u(c) for each count c: the test of c rejects an upper and a lower tail of probability u(c) each."""
+        """Return ln u(c) for each count c. The test of c rejects two tails, each of probability u(c)."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)

@@ -75,7 +75,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
         raise LevelOrderError(f"seal at the finest released level, not at {level_text(cap)}")
     family = state.family
     if not family.integer and any(family.std(level) > _WIDEST * family.std(cap) for level in state.offsets):
-        raise LevelOrderError(f"cannot seal: a level has noise over 2**20 times that of level {level_text(cap)}")
+        raise LevelOrderError(f"cannot seal: a level has over 2**20 times the noise of level {level_text(cap)}")
     if cap not in state.offsets:
         state.offsets[cap] = draw_level(state, cap, rng=rng)
     try:

@@ -92,7 +92,7 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> Bo
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """Return the smallest of the counts whose rarity (which increases) exceeds `RAREST`, or infinity if none does."""
+    """Return the smallest count whose rarity exceeds `RAREST`, or infinity. Rarity must increase with the count."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:

@@ -220,7 +220,7 @@ class _Draw:
                 inside &= current <= bounds[i]
                 path[i] = current[1]
             if not (current[1] >= current[0]).all():
-                raise LawError(f"coupled noise paths must keep their order, but crossed for {self.family!r}")
+                raise LawError(f"coupled noise paths must keep their order, but they crossed: {self.family!r}")
         return inside, path
 
 

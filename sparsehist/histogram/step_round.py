@@ -199,7 +199,7 @@ class _Draw:
             lower, upper = (drawn + ratios * (value - own) for value in (plain, exceeding))
             lower[self.row], upper[self.row] = plain, exceeding
             if not (upper >= lower).all():
-                raise LawError("coupled noise paths must keep their order, but crossed for running counts")
+                raise LawError("coupled noise paths of running counts must keep their order, but crossed")
             own_bounds = bounds[:, runner]
             return np.stack([np.all(path[:n_past] <= own_bounds, axis=0) for path in (lower, upper)]), upper
 

@@ -190,7 +190,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the probability of a jump between fine and middle level if coarse and fine noise differ, or agree."""
+    """Return two probabilities of a jump from fine to middle noise: if coarse and fine noise differ, and if equal."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))

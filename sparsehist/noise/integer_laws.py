@@ -187,7 +187,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
     low = max(part.first, total - rest.last, centre - reach)
     high = min(part.last, total - rest.first, centre + reach)
     if low > high:
-        raise DataError("the noise is too far from its mean to be noise of its level")
+        raise DataError("this noise cannot occur at its level: it is too far from the mean")
     of_rest = rest.logs[total - high - rest.first : total - low - rest.first + 1]
     return IntegerLaw(low, part.logs[low - part.first : high - part.first + 1] + of_rest[::-1])
 

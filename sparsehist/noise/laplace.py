@@ -124,11 +124,11 @@ class _Kernel(NamedTuple):
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
     """Return quantiles of the finer noise, at 1 - e**-exponential / 2 if `upper`, else at e**-exponential / 2.
 
-    For x < 0, the distribution is that for -x, reflected. Despite rounding, results are exactly monotone in x,
+    For x < 0, the distribution for -x is reflected. Despite rounding, results are exactly monotone in x,
     because every rounded operation on |x| is monotone.
     """
     small = exponential + _LN2
-    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # even if rounded, at most ln 2 < `far`
+    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # at most ln 2, which is below `far`
     positive = values >= 0
     away = positive == upper
     survival, cdf = np.where(away, small, large), np.where(away, large, small)

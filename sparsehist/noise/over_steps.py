@@ -22,7 +22,7 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator, IntArray
 
-# The smallest relative distance of unequal levels: closer levels would leave the noise too few exact digits.
+# The smallest relative distance between different levels: at closer levels, noise would have too few exact digits.
 LEAST_GAP = Fraction(1, 10**6)
 
 

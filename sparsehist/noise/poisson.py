@@ -35,7 +35,7 @@ class ProcessNoise(Family):
     """Integer noise that is the value, at time 1/level, of a process with independent increments.
 
     `sensitivity`, the number of keys of a unit, matters only for the guarantee. Draws invert tables of doubles,
-    within a total variation distance of 1e-13. Tables end where a probability below e**-6000 is left.
+    within a total variation distance of 1e-13. Tables leave out a probability of about e**-6000.
     """
 
     sensitivity: int = 1

@@ -53,7 +53,7 @@ def _of_parts(parts: tuple[Part, ...], delta: float) -> float:
 def _poisson_epsilon(part: Part, delta: float) -> float:
     try:
         return poisson.epsilon(delta, part.level)
-    except DeclarationError:  # delta is too small: an output that is impossible under a neighbour is more probable
+    except DeclarationError:  # an output that is impossible under a neighbour is more probable than delta
         return math.inf
 
 

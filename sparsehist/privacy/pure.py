@@ -29,7 +29,7 @@ _MOST_SUMS, _GRID_STEPS = 1 << 20, 1 << 16
 
 
 def delta(epsilon: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest delta for which `times` releases, each `each`-DP, are together (epsilon, delta)-DP.
+    """Return the smallest delta for which `times` releases with `each`-DP are together (epsilon, delta)-DP.
 
     Example:
         >>> delta(7.5, 0.05, 1000)
@@ -40,7 +40,7 @@ def delta(epsilon: Level, each: Level, times: int = 1) -> float:
 
 
 def epsilon(delta: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest epsilon for which `times` releases, each `each`-DP, are together (epsilon, delta)-DP.
+    """Return the smallest epsilon for which `times` releases with `each`-DP are together (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.05, 1000)

@@ -55,7 +55,7 @@ def next_state(
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
     """Return the weights of both adjacent states in a new state, and the standard deviation of its fresh noise.
 
-    For sensitivity 1, S(ρ) = ρ·Z(ρ) is a Brownian motion of variance ρ/2. S is drawn given adjacent values of S.
+    For sensitivity 1, S(ρ) = ρ·Z(ρ) is a Brownian motion of variance ρ/2, drawn given its adjacent values.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)

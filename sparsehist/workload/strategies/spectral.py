@@ -131,7 +131,7 @@ class Spectral(Invertible):
 
     @cached_property
     def prefix_variances(self) -> FloatArray:
-        """Return the variances of prefix sums, by adding d_i² K⁻¹[i, i] + 2 Σ_{j < i} d_i d_j K⁻¹[i, j] for each i."""
+        """Return the variances of prefix sums, by adding d_i² K⁻¹[i, i] + 2 Σ_{j < i} d_i d_j K⁻¹[i, j] for all i."""
         d, table = self._scales, self._inverse_table
         return np.asarray(np.cumsum(d * (2 * self.kernel.sums_before(table, d) + d * self.kernel.diagonal(table))))
 

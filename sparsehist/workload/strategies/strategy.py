@@ -115,7 +115,7 @@ class Invertible(Strategy):
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         if self.one_column and len(workload.columns) != 1:
-            raise DeclarationError(f"the workload of {self.word} must have one column, got {workload.describe()}")
+            raise DeclarationError(f"a workload on one column is needed by {self.word}, got {workload.describe()}")
 
     @property
     def n_noise(self) -> int:

@@ -217,5 +217,5 @@ def test_the_gram_matrix_is_that_of_the_rows(workload: Workload) -> None:
     """The Gram matrix of a workload equals AᵀA for its explicit matrix A; more than 1,024 rows are refused."""
     rows = workload.apply(np.eye(workload.n_cells))
     np.testing.assert_array_equal(gram_of(workload), rows.T @ rows)
-    with pytest.raises(DeclarationError, match="1025 by 1025"):
+    with pytest.raises(DeclarationError, match="too many cells for a Gram matrix: 1025"):
         gram_of(Prefix(1025))

@@ -1,6 +1,6 @@
 """Check pages in the Chromium browser with Playwright and axe-core, which `make browser` installs.
 
-If a tool is missing, the tests fail if CI=true is set; otherwise they are skipped.
+Tests are skipped if one of these tools is missing; with CI=true in the environment, they fail instead.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pytest
 WIDTHS = (360, 1280)
 SCHEMES = ("light", "dark")
 AXE = Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"
-# The last two options stop update requests by Chromium itself.
+# The last two options stop Chromium from requesting its own updates.
 _OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
-# Elements with clipped content. A box that scrolls, such as a wide table, does not clip its content.
+# JavaScript that finds elements with clipped content. A box that scrolls, such as a wide table, clips nothing.
 _CLIPPED = """() => {
     const scrolls = e => e && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement))
     return [...document.querySelectorAll('body *')].filter(e => {
@@ -58,14 +58,14 @@ def browser() -> Iterator[Any]:
 
 
 class Visit(NamedTuple):
-    """A browser tab, with the messages, errors and dialogs of its page and the addresses that the page requested."""
+    """A browser tab; `messages` also has the page's errors and dialogs, and `requests` the requested addresses."""
 
     tab: Any
     messages: list[str]
     requests: list[str]
 
     def show(self, *, width: int, scheme: str) -> list[str]:
-        """Return what is clipped or lies outside the page, given the window width and the colour scheme."""
+        """Return the content that is clipped or outside the page in a window of this width and colour scheme."""
         self.tab.set_viewport_size({"width": width, "height": 800})
         self.tab.emulate_media(color_scheme=scheme)
         wide = self.tab.evaluate("document.documentElement.scrollWidth")
@@ -76,7 +76,7 @@ class Visit(NamedTuple):
 
     def accessibility_faults(self, *, contrast: bool = True) -> list[str]:
         """Return the serious and critical accessibility faults that axe-core finds on the page."""
-        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # works even if the page forbids scripts
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # allowed even on a page that forbids scripts
         # Finish all animations first, because contrast would be wrong while colours fade.
         self.tab.evaluate("document.getAnimations().forEach(animation => animation.finish())")
         rules = {"color-contrast": {"enabled": contrast}}

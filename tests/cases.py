@@ -9,11 +9,11 @@ import pytest
 
 
 def slow(*case: Any) -> Any:
-    """Return a case of a parametrised test that is marked as slow."""
+    """Mark one case of a parametrised test as slow."""
     return pytest.param(*case, marks=pytest.mark.slow)
 
 
 def quick(first: Iterable[Any], every: Iterable[Any]) -> list[Any]:
-    """Return all cases of a parametrised test, with those not in `first` marked as slow."""
+    """Return all cases in `every` as test parameters, and mark the cases that are not in `first` as slow."""
     by_default = list(first)
     return [case if case in by_default else slow(case) for case in every]

@@ -23,7 +23,7 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-# A store on disk takes no seed. Tests seed its randomness by their own names, so that none fails by chance.
+# A store on disk takes no seed. Each test seeds its randomness with the test's name, so that no test fails by chance.
 # Forked processes are seeded by the operating system instead.
 # If a child process repeated its parent's noise, no test could see that a release was drawn twice.
 _keys = random.Random()
@@ -33,13 +33,13 @@ os.register_at_fork(after_in_child=_keys.seed)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """Seed all randomness by the fixture's name before a fixture is set up, because several tests may share it."""
+    """Seed all randomness with the fixture's name before its setup, because several tests may share a fixture."""
     _keys.seed(f"{request.node.nodeid} {fixturedef.argname}")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Seed all randomness by the test's name before the test runs."""
+    """Seed all randomness with the test's name before the test runs."""
     _keys.seed(item.nodeid)
 
 
@@ -47,7 +47,7 @@ _asked_by_workers = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the test run with no p-values counted by workers."""
+    """Set the number of p-values that workers have checked to 0 when the test run starts."""
     config.stash[_asked_by_workers] = 0
 
 
@@ -63,7 +63,7 @@ def _asked(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send a worker's number of p-values to the controller, and fail a run that checked more than declared."""
+    """Send a worker's number of p-values to the controller, or fail the run if the total is above `P_VALUES`."""
     workeroutput: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if workeroutput is not None:
         workeroutput["p_values"] = stats.asked()
@@ -72,7 +72,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print how many p-values the run has checked, and how many are declared."""
+    """Print the number of p-values that the run has checked and the declared number."""
     asked = _asked(config)
     spent = f"{asked} p-values of {stats.P_VALUES} declared, suite level {stats.SUITE_LEVEL:g}"
     if asked > stats.P_VALUES:

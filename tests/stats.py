@@ -46,7 +46,7 @@ def assert_consistent(p_value: float, what: str = "the sample") -> None:
 def assert_detected(p_value: float, what: str = "the wrong distribution") -> None:
     """Fail unless the p-value of a negative control is below the share at which `assert_consistent` fails."""
     if not p_value < SHARE:
-        raise AssertionError(f"{what} was not noticed by the statistical test: p-value {p_value:.3g} >= {SHARE:.3g}")
+        raise AssertionError(f"{what} was not detected by the statistical test: p-value {p_value:.3g} >= {SHARE:.3g}")
 
 
 def g_test(observed: ArrayLike, probabilities: ArrayLike) -> float:
@@ -127,7 +127,7 @@ def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
 
 
 def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the p-value of a G-test that two lists of cell counts come from one distribution."""
+    """Return the p-value of a G-test for the hypothesis that two lists of cell counts have one distribution."""
     table = np.stack([np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)])
     totals = table.sum(axis=0)
     fewer = float(min(table.sum(axis=1)) / table.sum())
@@ -189,7 +189,7 @@ def _as_rows(sample: ArrayLike) -> NDArray[np.generic]:
 
 
 def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
-    """Return the number of each row among the distinct rows in lexicographic order, faster than np.unique."""
+    """Return the index of each row among the sorted distinct rows; this is faster than np.unique with axis=0."""
     index = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
         whole = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "f" else column.astype(np.int64)
@@ -201,7 +201,7 @@ def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
 
 
 def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> float:
-    """Return the asymptotic p-value of a two-sample Kolmogorov-Smirnov test, which is conservative with ties."""
+    """Return the asymptotic p-value of a two-sample Kolmogorov-Smirnov test; it is too large if values are tied."""
     first, second = np.sort(first), np.sort(second)
     both = np.concatenate([first, second])
     gaps = np.searchsorted(first, both, side="right") / first.size
@@ -211,7 +211,7 @@ def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> f
 
 
 def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the first cell of each pool; neighbours are pooled up to an expected count of `MINIMUM_EXPECTED`."""
+    """Pool neighbouring cells up to an expected count of `MINIMUM_EXPECTED`; return the first index of each pool."""
     cumulated = np.cumsum(expected)
     starts, reached = [0], 0.0
     while True:

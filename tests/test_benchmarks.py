@@ -1,4 +1,4 @@
-"""Tests that all benchmark scripts run at tiny sizes and that the documented figures are the measured ones."""
+"""Tests that all benchmark scripts run at tiny sizes and that the documented figures equal measured figures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ BY_DEFAULT = {"release", "round_arithmetic", "planned", "noise", "workload_speed
 
 
 def run(script: str, *arguments: object) -> tuple[int, str]:
-    """Run a benchmark script, and return its exit code and, if it failed, its error output."""
+    """Run a benchmark script, and return its exit code and, in case of failure, what it wrote to stderr."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
@@ -71,7 +71,7 @@ def marked(script: str) -> object:
 
 @pytest.mark.parametrize("script", [marked(script) for script in SCRIPTS])
 def test_a_script_writes_its_figures_with_their_origin(tmp_path: Path, script: str) -> None:
-    """The result of a benchmark records its commit, versions, machine and runs, and the results page its commit."""
+    """A benchmark's result records commit, versions, machine and runs, and the results page shows the commit."""
     if script == "floor" and not shutil.which(os.environ.get("CC", "cc")):
         pytest.skip("no C compiler is installed")
     result, page = tmp_path / f"{script}.json", tmp_path / "RESULTS.md"

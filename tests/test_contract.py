@@ -80,7 +80,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
     assert yearly.metadata["epsilon_delta"] == "epsilon_delta(1, 0.000001)"
     assert series.plan(epsilon=1, delta=1e-6).levels["level"].to_list() == [yearly.metadata["level"]]
     assert partner.frame.columns == ["query", "noisy_count"]
-    assert partner.frame.height >= 3  # a false key may be among them
+    assert partner.frame.height >= 3  # three keys of the log, and perhaps a false key
     assert partner.frame["noisy_count"].is_sorted(descending=True)
     priced = series.release("priced", level="0.02", measures={"price": "0.02"}).frame
     assert priced.columns == ["query", "noisy_count", "price_sum"]
@@ -97,7 +97,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
     with pytest.raises(SeriesDiffersError, match="the log it was made from"):
         sh.create(store, "log/0.parquet", **declared, if_exists="reuse")
     everybody = store.ledger(full=True).filter(scope="everybody")
-    assert everybody["level"].item() == "0.52"  # of which 0.02 is for the sums
+    assert everybody["level"].item() == "0.52"  # 0.5 for the counts and 0.02 for the sums
     with sh.open_analyst(".") as session:
         assert session.sql("select count(*) as n from queries.public")["n"].item() == len(public)
 
@@ -168,7 +168,7 @@ def test_sources_and_bounds_in_their_records(files: Path) -> None:
 
 
 def test_a_release_locks_twice_and_synchronises_eight_times(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release locks the store once and calls fsync at most 8 times. Writing its file locks the store again."""
+    """A release locks the store once and calls fsync at most 8 times. Writing it to a file locks the store again."""
     series = sh.create("store", "log/*.parquet", name="queries", **QUERIES)
     locks, depths, open_state, fsync = [], [], home.open_state, os.fsync
 

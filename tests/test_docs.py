@@ -39,7 +39,7 @@ def _run_python(page, names):
     "page", [page for page in (README, *PAGES) if _blocks(page, "python") or _commands(page)], ids=str
 )
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch, capsys):
-    """The SQL, Python and commands on a page run without error, after the Python examples of the README."""
+    """The SQL, Python and commands on a page run without error after the Python examples of the README have run."""
     monkeypatch.chdir(tmp_path)
     names = {}
     _run_python(README, names)
@@ -122,7 +122,7 @@ def _items():
 
 
 def test_every_item_of_the_papers_is_cited_and_tested():
-    """For each item in docs/papers.md, the file of its function cites the item, and its test exists."""
+    """For each item in docs/papers.md, the file of the linked function cites the item, and the linked test exists."""
     items, wrong = _items(), []
     assert {paper for paper, *_ in items} == {"ARNP", "KHP", "KHP poster", "Interactive"}
     for paper, item, file, name, test_file, test in items:

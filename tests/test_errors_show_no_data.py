@@ -1,4 +1,4 @@
-"""Tests that errors, warnings and log records show neither the values nor the length of misplaced data.
+"""Tests that errors, warnings and log records show neither values nor length of data in a wrong parameter.
 
 Every public function, class and method is called with each kind of data in each of its parameters, and with plausible
 values in its other required parameters. The command line prints no traceback, because local variables could contain
@@ -27,7 +27,7 @@ from sparsehist import audiences, dense, interactive, local, noise, workload
 from sparsehist.cli import entry
 
 _ROWS = 719
-_LONGEST = 0.25  # CPU seconds for each call; refusals are faster
+_LONGEST = 0.25  # CPU seconds after which a call is stopped; calls that refuse the data end much sooner
 _NUMBER = 5183627
 _TEXTS = [f"zq-planted-{i}" for i in range(_ROWS)]
 _NUMBERS = [_NUMBER * 1000 + i for i in range(_ROWS)]
@@ -66,7 +66,7 @@ _COUNTED = re.compile(rf"(?<![\w.:]){_ROWS}(?![\w.])|{_ROWS:,}")
 
 
 def leaks(text: str) -> bool:
-    """Return whether a text contains one of the planted values or the planted number of rows."""
+    """Return whether a text contains a value from the planted data or the number of planted rows."""
     return bool(_SHOWN.search(text) or _COUNTED.search(text))
 
 
@@ -89,12 +89,12 @@ def _public() -> Iterator[tuple[str, Any]]:
         value = getattr(sh, name)
         if not inspect.ismodule(value):
             yield name, value
-        elif value is not sh.errors:  # exceptions may show their arguments
+        elif value is not sh.errors:  # excluded: exceptions may show their arguments
             yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in value.__all__)
 
 
 def _calls(receivers: dict[type, Any]) -> Iterator[Call]:
-    """Yield each public function once for each of its parameters; an inherited method occurs only once."""
+    """Yield each public function or method with each of its parameters; an inherited method occurs only once."""
     classes = {value: name for name, value in _public() if inspect.isclass(value)}
     classes |= {made: made.__name__ for made in receivers if made not in classes}
     for name, function in _public():
@@ -124,7 +124,7 @@ _EDGES = [(0, 1), (1, 2), (2, 3)]
 
 
 def make_receivers(directory: Path) -> dict[type, Any]:
-    """Return an instance of each class that has public methods; a subclass stands for its base classes."""
+    """Return a dict from class to instance; the methods of a base class are called on an instance of a subclass."""
     rng, told = np.random.default_rng(1), {"unit": "user_id", "key": "query", "max_keys": 1, "domain": _DOMAIN}
     series = sh.create(directory / "store", _LOG, name="words", **told)  # type: ignore[arg-type]
     store = sh.open(directory / "store")
@@ -172,7 +172,7 @@ def _fitting(receivers: dict[type, Any], made: type) -> Any:
 
 
 def plausible(directory: Path, receivers: dict[type, Any]) -> dict[str, Any]:
-    """Return plausible values of required parameters, by name; a parameter that is not listed is set to None."""
+    """Return a dict from name of a required parameter to a plausible value; missing parameters are set to None."""
     rng, family = np.random.default_rng(2), noise.DiscreteLaplace()
     return {
         "store": receivers[sh.Store], "log": _LOG, "source": _LOG, "frame": _LOG, "unit": "user_id", "key": "query",
@@ -263,15 +263,15 @@ def arguments(call: Call, data: object, values: dict[str, Any]) -> tuple[list[An
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Call], dict[type, Any], dict[str, Any]]:
-    """The public calls, the instances for methods by class, and the plausible values by parameter."""
+    """Return all public calls, a dict from class to instance, and a dict from parameter name to plausible value."""
     directory = tmp_path_factory.mktemp("public_calls")
     receivers = make_receivers(directory)
     return list(_calls(receivers)), receivers, plausible(directory, receivers)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a finalizer may be interrupted
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the time limit may stop a finalizer
 def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    """No public function shows data that is passed in one of its parameters, whatever the kind of data."""
+    """No public function shows the data that one of its parameters receives, whether frame, array, list or dict."""
     calls, receivers, values = everything
     monkeypatch.chdir(tmp_path)
     found = {}
@@ -287,7 +287,7 @@ def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pyt
 
 
 def test_the_calls_are_many_and_each_method_has_an_instance(everything) -> None:
-    """At least 650 parameters of public functions are tried, and every method has an instance."""
+    """The calls cover at least 650 parameters, and there is an instance for every method."""
     calls, receivers, _ = everything
     assert len({(call.name, call.parameter.name) for call in calls}) >= 650
     assert not {call.owner for call in calls if call.owner and _fitting(receivers, call.owner) is None}

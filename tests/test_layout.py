@@ -16,12 +16,12 @@ CHECKOUT = Path(__file__).parent.parent
 CORE = ("noise", "dense", "histogram", "workload", "privacy", "local", "audiences", "interactive")
 # From bottom to top: a folder of the shell imports only the core and the folders listed before it.
 SHELL = tuple("store domain declaration guarantee counting ledger release report sqlfront series cli".split())
-# These modules of the standard library do no input, output, logging or waiting and draw no randomness.
+# These modules of the standard library neither read, write, log or wait, nor draw random numbers.
 PURE_STANDARD_LIBRARY = set(
     "__future__ abc ast bisect collections dataclasses decimal enum fractions functools hashlib heapq itertools json "
     "math numbers operator types typing".split()
 )
-# Only `MultipleRelease` keeps a state: it creates its generator and allows one thread of one process at a time.
+# In the core, only `MultipleRelease` has state: it creates a generator, and locks out other threads and processes.
 OWNS_A_STATE = {
     "sparsehist.dense.multiple_release": {"os", "threading", "sparsehist.entropy", "sparsehist.entropy.generator"}
 }
@@ -100,7 +100,7 @@ def _import_graph(sources, homes):
 
 
 def test_imports_run_one_way():
-    """No imports are circular, not even lazy imports, and a folder imports only folders below it."""
+    """No imports are circular, not even lazy imports, and a folder imports only the core and lower layers."""
     homes = {f"sparsehist.{name}": f"{home}.{name}" for name, home in sparsehist._HOME.items()}
     graph = _import_graph(_modules(), homes)
     graphlib.TopologicalSorter(graph).prepare()

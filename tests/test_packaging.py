@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parent.parent
-# All files that are installed, by their path in the package; this list does not use setup.py.
+# Dict from installed path to source file, for all installed files. It is computed without setup.py.
 SHIPPED = {
     str(path.relative_to(CHECKOUT)): path
     for path in (CHECKOUT / "sparsehist").rglob("*")
@@ -90,7 +90,7 @@ def test_a_typed_user_is_checked_against_the_installed_package(built, tmp_path):
     """mypy --strict accepts correct use of the installed package, and reports wrong use and a missing py.typed."""
     _run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
     (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
-    # Take dependencies from this environment, but not the package.
+    # Use the dependencies of this environment, but the sparsehist from the wheel.
     shared = {sysconfig.get_path("purelib"), *(place for place in sys.path if place.endswith("site-packages"))}
     (site / "dependencies.pth").write_text("\n".join(shared))
     _pip("install", "--no-compile", "--target", site, built["wheel"], cwd=tmp_path)
@@ -112,7 +112,7 @@ def test_a_typed_user_is_checked_against_the_installed_package(built, tmp_path):
 
 @pytest.mark.parametrize("kind", ["wheel", pytest.param("sdist", marks=pytest.mark.slow), "editable"])
 def test_an_install_finds_its_statements_and_data(built, tmp_path, kind):
-    """In an install of every kind, importlib.resources can read each shipped SQL, data and template file."""
+    """After an install of any kind, importlib.resources can read each shipped SQL, data and template file."""
     options = ["--no-compile", "--target", tmp_path, *["--editable"] * (kind == "editable")]
     _pip("install", *options, built[kind], cwd=tmp_path)
     answer = json.loads(_run(sys.executable, "-I", "-S", "-c", READ_WHAT_IS_SHIPPED, tmp_path, cwd=tmp_path))

@@ -1,4 +1,4 @@
-"""Tests that the remedies that errors recommend work, and that output shows the requested level first."""
+"""Tests that errors recommend remedies that work, and that output shows the requested level first."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def command(capsys, tmp_path, monkeypatch):
     return ran
 
 
-def create(store=":memory:", log=LOG, **more):
-    """Create a series of `LOG` with default parameters, some of which `more` can replace."""
-    return sh.create(store, log, **DECLARED | more)
+def create(store=":memory:", log=LOG, **overrides):
+    """Create a series of `LOG`; keyword arguments override the default parameters."""
+    return sh.create(store, log, **DECLARED | overrides)
 
 
 def test_a_pair_as_a_cap_names_the_budget():
@@ -49,7 +49,7 @@ def test_a_pair_as_a_cap_names_the_budget():
 
 @pytest.mark.parametrize("kind", [{"every": "every('month', periods=3, budget='0.5')"}, {"steps": 3}])
 def test_missing_units_are_dropped_by_a_series_declared_anew(kind):
-    """A log with null units is refused, and the recommended on_null="drop" works if the series is declared again."""
+    """The error about null units recommends on_null="drop", which works after the series was dropped."""
     store = sh.open(":memory:", seed=1)
     step = {"period": "2026-03"} if "every" in kind else {"step": 1}
     lacking = pl.concat([LOG, pl.DataFrame({"UserID": [None], "key": ["k0"]})], how="vertical_relaxed")
@@ -80,7 +80,7 @@ def test_a_periodic_series_with_periods_is_not_dropped():
 
 
 def test_a_choice_at_too_small_a_level_names_one_that_serves():
-    """If a choice of max_keys is refused, the level in the error works, and so does four times a planned level."""
+    """If a level is too small to choose max_keys, the error names a level that works; 4 × a planned level works."""
     store, domain = sh.open(":memory:", seed=3), sh.Integers(1000)
     log = pl.DataFrame({"unit": range(20_000), "key": [unit % 4 for unit in range(20_000)]})
     choice = {"unit": "unit", "key": "key", "domain": domain}
@@ -102,7 +102,7 @@ def test_a_wrong_word_of_a_command_names_a_near_one(command):
 
 
 def test_a_workload_is_planned_for_a_pair(command):
-    """A workload plan for ε and δ states the level that a release gets, in Python and on the command line."""
+    """A workload plan for ε and δ states the same level as the release, in Python and on the command line."""
     LOG.with_columns(key=pl.col("UserID") % 8).write_csv("log.csv")
     assert command(*SHELL, "integers(8)")[0] == 0
     with sh.open("s") as store:
@@ -133,7 +133,7 @@ def test_text_of_another_kind_names_the_option_that_reads_it(command, value, dom
 
 
 def test_the_metadata_of_a_workload_state_cuts():
-    """The metadata of a workload release state that keys of a unit beyond max_keys are not counted."""
+    """The metadata of a workload release state that a unit's keys beyond max_keys are not counted."""
     keys = list(string.ascii_lowercase)
     log = pl.DataFrame({"UserID": range(260), "a": keys * 10, "b": ["x", "y"] * 130})
     domain = sh.Product(a=sh.Catalogue(keys), b=sh.Catalogue(["x", "y"]))
@@ -144,7 +144,7 @@ def test_the_metadata_of_a_workload_state_cuts():
 
 
 def test_the_requested_pair_stands_first(command):
-    """Printed output shows the requested ε and δ first and ρ rounded; only metadata show the exact level."""
+    """Printed output shows the requested ε and δ first, then a rounded ρ. Only metadata show the exact level."""
     series = create("s")
     store, release = series.store, series.release("r", epsilon=1, delta=1e-6)
     assert release.metadata["level"] == "0.0280144819126"

@@ -17,7 +17,7 @@ SOURCES = [
 
 @pytest.mark.parametrize("notebooks", ["off", pytest.param("force", marks=pytest.mark.slow)])
 def test_the_site_has_every_page(tmp_path: Path, notebooks: str) -> None:
-    """Sphinx builds every page without a warning; in slow tests, it also runs the notebooks."""
+    """Sphinx builds every page without a warning. The slow variant of this test also runs the notebooks."""
     pytest.importorskip("sphinx", reason="the site is built by the extra `docs`")
     options = ["-q", "-W", "--keep-going", "-c", "docs", "-D", f"nb_execution_mode={notebooks}"]
     made = subprocess.run(

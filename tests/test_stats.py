@@ -10,7 +10,7 @@ from sparsehist.entropy import seeded
 from tests import stats
 
 PMF = np.array([0.3, 0.25, 0.15, 0.1, 0.08, 0.06, 0.03, 0.02, 0.01])
-# Covariance of Brownian motion at times 1, 2 and 4, as for the noise of one cell at three levels.
+# Covariance of Brownian motion at times 1, 2 and 4, which is like the noise of one cell at three levels.
 PATH_COVARIANCE = np.minimum.outer([1.0, 2.0, 4.0], [1.0, 2.0, 4.0])
 
 
@@ -31,7 +31,7 @@ def _path(size, *, rng, scale=1.0):
     ids=["g_test", "ks_test", "mean_test", "uniform_cube_test", "two_sample_counts", "two_sample_outcomes"],
 )
 def test_p_values_are_uniform_when_the_law_holds(p_value):
-    """Under a true hypothesis, 2,000 p-values are uniformly distributed; a bias of 0.1 would be detected."""
+    """Under a true hypothesis, 2,000 p-values are uniform; a distribution function off by 0.1 would be detected."""
     rng = seeded(20)
     stats.assert_consistent(stats.ks_test([p_value(rng) for _ in range(2000)], lambda p: p))
 
@@ -56,7 +56,7 @@ def test_p_values_are_never_too_small_when_the_law_holds(p_value):
 
 @pytest.mark.parametrize("scale", [0.95, 1.05])
 def test_a_scale_off_by_five_per_cent_is_rejected(scale):
-    """Negative control: samples whose scale is 5 % off are rejected, and joint tests accept the correct scale."""
+    """Negative control: samples with a scale that is 5 % off are rejected. Joint tests accept the correct scale."""
     stats.assert_detected(stats.ks_test(scale * seeded(1).standard_normal(200_000), special.ndtr))
     squares = (scale * seeded(2).standard_normal(20_000)) ** 2
     stats.assert_detected(stats.mean_test(squares, 1.0, 2.0))
@@ -78,7 +78,7 @@ def test_a_wrong_mean_or_rate_is_rejected():
 
 
 def test_an_independent_redraw_of_one_release_is_rejected():
-    """Negative control: joint tests reject a redrawn release, even though its own distribution is correct."""
+    """Negative control: joint tests reject an independently redrawn release whose own distribution is correct."""
     rng = seeded(7)
     path = _path(20_000, rng=rng)
     path[:, 1] = np.sqrt(2.0) * rng.standard_normal(20_000)
@@ -105,5 +105,5 @@ def test_a_p_value_below_its_share_fails_and_is_counted():
         with pytest.raises(AssertionError, match="does not follow"):
             stats.assert_consistent(refused)
     assert stats.asked() == before + 3
-    with pytest.raises(AssertionError, match="not noticed"):
+    with pytest.raises(AssertionError, match="not detected"):
         stats.assert_detected(stats.SHARE)

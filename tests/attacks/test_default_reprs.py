@@ -30,7 +30,7 @@ def printed_fields(made: type) -> list[str]:
     if dataclasses.is_dataclass(made):
         shown = getattr(made, "__dataclass_params__").repr  # noqa: B009 - a subclass may have that of its base
         return [str(field.type) for field in dataclasses.fields(made) if field.repr and shown]
-    # A named tuple has a generated repr, unless its repr comes from its own module or from `typing.secret`.
+    # The repr of a named tuple is generated, unless the tuple's module or `sparsehist.typing.secret` defines it.
     own = (made.__module__, "sparsehist.typing")
     generated = hasattr(made, "_fields") and made.__repr__.__module__ not in own
     return list(map(str, inspect.get_annotations(made).values())) if generated else []

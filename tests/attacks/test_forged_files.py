@@ -1,4 +1,4 @@
-"""A forged file cannot import or run code, block the reader, fill the memory or control the terminal."""
+"""Reading a forged file never runs code, blocks the reader, fills the memory or controls the terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLANTED = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
 
 
 def forged(release: sh.Release, path: Path, **changes: object) -> Path:
-    """Write a release file with altered metadata or an altered declaration, and return its path."""
+    """Write a release file with altered metadata or an altered declaration, and return the file's path."""
     told = release.metadata
     declared = told["declaration"] | {name: value for name, value in changes.items() if name in told["declaration"]}
     metadata = json.dumps({"format": 1, **told, **changes, "declaration": changes.get("declaration", declared)})
@@ -31,7 +31,7 @@ def forged(release: sh.Release, path: Path, **changes: object) -> Path:
 
 
 def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a forged release file imports no module and opens no file that its metadata name."""
+    """Reading a forged release file imports no module and opens no file that is named in the metadata."""
     (tmp_path / "planted.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(tmp_path)
     release = a_series().release("one", level=1)

@@ -1,4 +1,4 @@
-"""All empty cells are equally likely to be published, and two releases together cost only the finer level."""
+"""All empty cells are equally likely to be published, and two releases together cost as much as the finer one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_empty_cells_are_chosen_uniformly_round_after_round() -> None:
     assert_consistent(two_sample_outcomes(times[:, :3].ravel(), times[:, 3:].ravel()), "first half against second")
 
 
-# ---- measured privacy: two releases of a cell with count c, compared with those of a cell with count c + 1
+# ---- Measure privacy: compare two releases of a cell with count c with two releases of a cell with count c + 1.
 
 ROUNDS = [("0.5", 0.5), ("0.4", 1.0)]
 SWAPPED = [("0.4", 1.0), ("0.5", 0.5)]
@@ -36,7 +36,7 @@ ONE = Gaussian(sensitivity=1.0)
 
 
 def delta(epsilon: float, rho: float) -> float:
-    """Return the exact delta, at this epsilon, of one Gaussian release at level `rho`."""
+    """Return the exact delta of one Gaussian release at level `rho` for this epsilon."""
     mu = math.sqrt(2 * rho)
     return float(ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2))
 
@@ -52,7 +52,7 @@ def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: ob
 def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
     """Return by how many standard errors P[first] - exp(epsilon)·P[second] exceeds delta, for the worst event.
 
-    One half of the draws selects the worst event, and the other half estimates its two probabilities.
+    One half of the draws selects the worst event, and the other half estimates the event's two probabilities.
     """
     half = len(first) // 2
     _, index = np.unique(np.concatenate([first, second]), return_inverse=True)
@@ -65,7 +65,7 @@ def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 
 
 def worst(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> float:
-    """Return the largest `excess` of the privacy bound over both orders of the neighbours and all epsilons."""
+    """Return the largest `excess` over the privacy bound for all epsilons and both orders of the two neighbours."""
     one, two = (outcomes(rounds, count + i, seed + i, **wrong) for i in (0, 1))
     return max(max(excess(one, two, e), excess(two, one, e)) for e in EPSILONS)
 

@@ -111,7 +111,7 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
     file.write_bytes(b"SECRET")
     with pytest.raises(SparsehistError) as refused:
         sh.create(store, file, name="broken", max_keys=1, **DECLARED)
-    said.append(str(refused.value).replace(str(file), ""))  # the caller chose this path
+    said.append(str(refused.value).replace(str(file), ""))  # the path may be quoted, because the caller chose it
     with sh.open_analyst(out) as reader:
         said += [reader, reader.sql("from ledger"), reader.sql("from shared.first")]
         for query in ("select error('no') from shared.first", "select query::int from shared.first"):

@@ -1,4 +1,4 @@
-"""Neither a store name that could be misread nor an interrupt makes a store draw noise twice for one level."""
+"""No store draws noise twice for one level because of a misread store name or an interrupt."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ USERS = [f"u{i}" for i in range(50)]
 
 
 def written(path: Path, log: pl.DataFrame | str) -> Path:
-    """Write a frame as CSV or Parquet, depending on the path's ending, or a text unchanged; return the path."""
+    """Write a text, or a frame as CSV or Parquet as the path's ending says, to a file; return the path."""
     path.parent.mkdir(exist_ok=True)
     if isinstance(log, str):
         path.write_text(log)

@@ -23,7 +23,7 @@ def _of_two_cells(count: int, other: int) -> sh.Series:
 
 
 def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
-    """Return the number of noisy counts of the first cell that are consistent with all released answers."""
+    """Return how many possible noisy counts of the first cell are consistent with all released answers."""
     answers, metadata = release.frame["noisy_answer"].to_numpy(), release.metadata
     grid, step = metadata["grid"], metadata["cell_grid"]
     weights = matrix[:, 0]
@@ -56,7 +56,7 @@ def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: st
 
 @pytest.mark.parametrize("exponent", range(-8, 41, 4))
 def test_the_grid_of_cells_divides_one(exponent: int) -> None:
-    """Rounding the noise before or after adding a count gives equal results, so the rounding reveals no count."""
+    """Rounding before or after the count is added to the noise gives the same result, so it reveals no count."""
     strategy = strategy_named("identity", Matrix(np.array([[0.5, 1.5]])))
     step = cell_grid(strategy, 1.3 * 2.0**exponent)
     assert step is not None

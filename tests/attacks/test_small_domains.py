@@ -16,13 +16,13 @@ from tests.stats import assert_consistent, assert_detected, two_sample_outcomes,
 
 RUNS = 2500
 FEW = 120
-# Six releases: levels in mixed order, two levels repeated with other thresholds, and one negative threshold.
+# Six releases: levels are in mixed order, two levels occur again with other thresholds, one threshold is negative.
 LEVELS = ["0.2", "1/2", "0.05", "0.2", "1/3", "0.05"]
 THRESHOLDS = [1.5, 1.0, 3.0, 0.5, -0.25, 4.0]
 
 
 def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
-    """Return noisy counts by (run, release, cell) as the package releases them, with NaN for unpublished cells."""
+    """Return noisy counts as the package releases them, of shape (runs, releases, cells), with NaN if unpublished."""
     rng = seeded(seed)
     out = np.empty((runs, len(LEVELS), counts.size))
     for run in out:
@@ -33,13 +33,13 @@ def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
 
 
 def densely(counts: np.ndarray, seed: int, runs: int = 10 * RUNS, *, scale: float = 1.0) -> np.ndarray:
-    """Return noisy counts by (run, release, cell) with noise on every cell, and NaN for unpublished cells."""
+    """Add noise to every cell; return noisy counts of shape (runs, releases, cells), with NaN if unpublished."""
     noisy = dense(Gaussian(sensitivity=np.sqrt(2) * scale), np.tile(counts, runs), LEVELS, THRESHOLDS, seed=seed)
     return noisy.reshape(len(LEVELS), runs, counts.size).transpose(1, 0, 2)
 
 
 def p_value(one: np.ndarray, two: np.ndarray, cells: list[int]) -> float:
-    """Return a p-value that compares which of these cells are published, and their noisy counts."""
+    """Compare which of these cells are published, and their noisy counts, in two samples; return the p-value."""
     parts = [each[:, :, cells].reshape(len(each), -1) for each in (one, two)]
     seen = [~np.isnan(part) @ (1 << np.arange(part.shape[1])) for part in parts]
     values = [np.nan_to_num(part) for part in parts]

@@ -25,7 +25,7 @@ class Ran:
 
     @property
     def text(self) -> str:
-        """Return all text that the command printed, joined to one line."""
+        """Return all text that the command printed, joined into one line."""
         return " ".join((self.out + self.err).split())
 
 
@@ -50,7 +50,7 @@ def sparsehist(capsys, here):
 
 @pytest.fixture
 def log(here):
-    """Write a log of 900 units, 600 of which visit /home, to two Parquet files."""
+    """Write a log of 900 units to two Parquet files; 600 of the units visit /home."""
     urls = ["/home" if i % 3 else "/about" for i in range(900)]
     frame = pl.DataFrame({"user_id": [f"u{i}" for i in range(900)], "url": urls})
     (here / "log").mkdir()

@@ -1,4 +1,4 @@
-"""The demo makes three releases of a real log, and they cost as much as the release at the finest level."""
+"""The demo makes three releases of a real log, which together cost as much as the finest release alone."""
 
 import subprocess
 import sys

@@ -130,7 +130,7 @@ def test_a_reader_that_goes_away_is_no_error(here, words):
     ],
 )
 def test_an_error_of_a_command_is_one_line_without_its_text(sparsehist, monkeypatch, problem, code, message):
-    """An unexpected error is printed on one line with its type and location, without message or traceback."""
+    """An unexpected error is printed as one line with the error's type and location, without message or traceback."""
 
     def fail(*_, **__):
         raise problem

@@ -21,7 +21,7 @@ ALPHABET = "kiwi lime plum pear fig date sloe quince medlar damson été 梨 app
 
 
 def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFrame:
-    """Return a random log with repeated rows, in which some privacy units have many more rows than others."""
+    """Return a random log with repeated rows; some privacy units have many more rows than others."""
     rng = seeded(seed)
     units = rng.integers(n_units, size=n_rows) ** 2 // n_units
     keys = rng.integers(len(ALPHABET), size=n_rows)
@@ -29,14 +29,14 @@ def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFram
 
 
 def count(source: object, **changes: object) -> CountedKeys:
-    """Count a log with default parameters, which keyword arguments can replace."""
+    """Count a log. Keyword arguments override the default parameters."""
     with tempfile.TemporaryDirectory() as directory:
         plain = {"unit": "user_id", "key": ["query"], "max_keys": 5, "domain": TEXTS, "salt": SALT}
         return count_keys(source, **plain | {"temporary_directory": Path(directory)} | changes)
 
 
 def kept_pairs(source: object, **changes: object) -> set[tuple[object, ...]]:
-    """Return the tuples (unit, key, …) that the in-memory engine keeps after it has bounded every unit."""
+    """Return the (unit, key, …) tuples that the in-memory engine keeps after bounding the keys of every unit."""
     with tempfile.TemporaryDirectory() as directory:
         plain = {"unit": "user_id", "key": ("query",), "max_keys": 5, "domain": TEXTS, "salt": SALT}
         plain |= {"on_null": "drop", "on_outside": "drop", "temporary_directory": Path(directory)}
@@ -55,7 +55,7 @@ def brute_force(log: pl.DataFrame) -> dict[object, int]:
 
 
 def as_dict(counted: CountedKeys) -> dict[object, int]:
-    """Return counts over one key column as a dict from key to count, without zeros."""
+    """Return counts over one key column as a dict from key to count, omitting counts of 0."""
     return dict(counted.frame.select("key_0", "count").filter(pl.col("count") > 0).rows())
 
 

@@ -24,7 +24,7 @@ TEXTS = "strings(max_bytes=8)"
 
 @dataclass(frozen=True)
 class Case:
-    """A test log and its declaration. Counting drops null values and keys outside the domain.
+    """A test log and the parameters to count it with. Counting drops null values and keys outside the domain.
 
     Attributes:
         nul: Whether keys contain the NUL character, which PostgreSQL cannot store.
@@ -116,12 +116,12 @@ def encoded(value: object) -> str:
 
 
 def digest(unit: tuple[object, ...], key: tuple[object, ...], salt: bytes = SALT) -> bytes:
-    """Return the SHA-256 digest of a unit with a key; a unit keeps the keys with its smallest digests."""
+    """Return the SHA-256 digest of a (unit, key) pair; each unit keeps the keys with the smallest digests."""
     return hashlib.sha256("".join([salt.hex(), *map(encoded, (*unit, *key))]).encode()).digest()
 
 
 def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[object, ...], int]:
-    """Count a case in plain Python, except that the package maps keys to cells; return a dict from key to count."""
+    """Count a case in plain Python, and return a dict from key to count. The package only maps keys to cells."""
     log = (case.log if log is None else log).filter(
         pl.all_horizontal(pl.col(*case.unit).is_not_null() & (pl.col(*case.unit).cast(pl.String) != ""))
     )
@@ -133,6 +133,6 @@ def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[ob
         pairs.setdefault(unit, set()).add(key)
     counts: Counter[tuple[object, ...]] = Counter()
     for unit, touched in pairs.items():
-        # The hash only decides which keys are kept; a unit within `max_keys` keeps all its keys.
+        # A unit with at most `max_keys` keys keeps all of them; other units keep those with the smallest digests.
         counts.update(sorted(touched, key=lambda key: digest(unit, key))[: case.max_keys])
     return dict(counts)

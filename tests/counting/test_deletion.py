@@ -107,7 +107,7 @@ LIMITED = (pl.Int8, pl.Date, pl.Int16)  # fmt: skip
 
 
 def _column(numbers, dtype):
-    """Replace the numbers 0 to 9 by ten values of a type, which for integers include the smallest and largest."""
+    """Replace the numbers 0 to 9 by ten values of a type; for integer types, include the smallest and the largest."""
     texts = dtype in (pl.String, pl.Categorical, pl.Binary)
     values = pl.Series(range(10), dtype=pl.Int32).cast(pl.String if texts else dtype).cast(dtype)
     if dtype.is_integer():
@@ -117,7 +117,7 @@ def _column(numbers, dtype):
 
 
 def _of_file(ending):
-    """Return a function that writes a log to a file of this format; text formats store bytes as text."""
+    """Return a function that writes a log to a file of this format; bytes become text in text formats."""
 
     def written(log, directory):
         path = directory / f"{len(list(directory.iterdir()))}.{ending}"

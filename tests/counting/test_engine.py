@@ -78,7 +78,7 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
     cells, _ = found.cells(np.array(numbers, np.uint32))
     assert found.frame(cells).to_series().to_list() == list("abcab")
     anew = [pl.Series([text], dtype=pl.Categorical(pl.Categories("forgotten"))).to_physical().item() for text in "ab"]
-    assert anew == [0, 0]  # Control: Polars forgets categories that no column uses, and numbers both texts 0.
+    assert anew == [0, 0]  # Control: in Polars itself, both texts have code 0, because it forgets unused categories.
 
 
 def test_a_range_of_almost_all_numbers_has_its_bounds():
@@ -96,7 +96,7 @@ def test_a_range_of_almost_all_numbers_has_its_bounds():
     wide=st.booleans(),
 )
 def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bits, pairs, bits, wide):
-    """Distinct (unit, key) pairs are sorted by unit, hash and key, even if the bits that are sorted first agree."""
+    """Distinct (unit, key) pairs are sorted by unit, hash and key, even if their leading bits are equal."""
     spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units differ only in their lowest or middle bits
     units = np.array([unit for unit, _ in pairs], np.uint64) * spread
     cells = np.array([key for _, key in pairs], np.uint32)

@@ -19,7 +19,7 @@ def by_rule(found):
 
 
 def test_every_rule_says_what_it_meets_and_what_happens():
-    """`check_log` reports how many rows, units, keys and pairs each rule affects, and what happens to them."""
+    """`check_log` reports, for each rule, how many rows, units, keys and pairs it affects and what the outcome is."""
     dropped = by_rule(check_log(FAULTY, **DECLARED, on_null="drop", on_outside="drop"))
     assert dropped == {
         "log": (9, 2, 4, None, "read"),

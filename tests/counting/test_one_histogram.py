@@ -14,7 +14,7 @@ from tests.counting.one_histogram import CASES, counts_by_hand, digest
 from tests.counting.test_deletion import assert_deletions_change_nothing_else
 from tests.counting.warehouses import WAREHOUSES, counted_in
 
-# Unit, key, the text that encodes both, and the start of its SHA-256 digest, which every engine must reproduce.
+# Unit, key, the text that encodes both, and the start of this text's SHA-256 digest. Every engine must agree.
 VECTORS = [
     ((7,), ("é",), "i1:7s2:é", "3f676eaa6821a917"),
     (("7",), ("é\0",), "s1:7s3:é\0", "040b1cfcffd8fc38"),
@@ -36,7 +36,7 @@ def _by(engine, salt=SALT):
     return counted
 
 
-# By engine: a function that counts a `Case` by key, or skips the test if the engine is not installed.
+# Dict from engine to a function that counts a `Case` by key, or skips the test if the engine is not installed.
 COUNTED = {engine: _by(engine) for engine in ("polars", "spark", "connect")}
 COUNTED |= {f"{warehouse} by SQL": counted_in(warehouse) for warehouse in WAREHOUSES}
 MARKS = {

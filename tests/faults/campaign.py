@@ -1,8 +1,8 @@
-"""Test work on a store by killing it at many calls: `python -m tests.faults.campaign PLACE --kills 100`.
+"""Kill work on a store at many calls, and check the store: `python -m tests.faults.campaign PLACE --kills 100`.
 
-One process imports everything and starts no thread. Each attempt forks a child that does the work, and that is killed
-at its n-th call of one kind, or gets an error from this call. A kind is a system call, intercepted by strace, or
-`inside`: any Python call that changes files or the state. Then another child checks the store (`tests.faults.work`).
+The main process imports everything and starts no thread. Each attempt forks a child to do the work. At its n-th call
+of one kind, the child is killed or the call fails. The kind is a system call, which strace intercepts, or `inside`,
+which means any Python call that changes files or the state. Then another child runs a check from `tests.faults.work`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-# Import everything before the fork, so that an attempt makes no system calls for imports.
+# Import everything before the fork, so that imports make no system calls during an attempt.
 from sparsehist.release import creation, query_session  # noqa: F401
 from sparsehist.sqlfront import session  # noqa: F401
 from sparsehist.store.database import Database
@@ -68,7 +68,7 @@ def trace_calls(injection, trace):
 
 
 def interrupt(name, place, kind, what, number):
-    """Interrupt work at a call of one kind, check the store, and return how work ended (None: no such call)."""
+    """Interrupt work at a call, check the store, and return how the work ended, or None if there was no such call."""
     _, work, check = WORK[name]
     trace = place.root.parent / "trace"
     trace.write_text("")
@@ -88,8 +88,8 @@ def interrupt(name, place, kind, what, number):
     return {0: "succeeded", REFUSED: "refused"}.get(ended, "killed") if came else None
 
 
-def attempts(name, root, what, kinds, most, report):
-    """Interrupt work at every call of every kind, either once or repeatedly until there are `most` attempts."""
+def attempts(name, root, what, kinds, limit, report):
+    """Interrupt work at every call of every kind: once if `limit` is None, or repeatedly up to `limit` attempts."""
     place, done, number = Place(root), 0, 0
     assert forked(lambda: WORK[name][0](place)) == 0, f"{name}: not prepared"
     left = list(kinds)
@@ -103,20 +103,20 @@ def attempts(name, root, what, kinds, most, report):
                 continue
             report.update((kind, f"of {name}", ending))
             done += 1
-            if done == most:
+            if done == limit:
                 return
-        if not left and most is not None and number > 1:  # every call of every kind was tried: start again
+        if not left and limit is not None and number > 1:  # every call of every kind was tried, so start again
             number, left = 0, list(kinds)
 
 
 def main():
-    """Run a campaign from the command line, and print the number of attempts by kind of call, work and outcome."""
+    """Run a campaign from the command line, and count and print attempts by kind of call, work and outcome."""
     parser = argparse.ArgumentParser()
     parser.add_argument("place", type=Path)
     parser.add_argument("--work", nargs="*", default=list(WORK))
     parser.add_argument("--step", choices=["prepare", "work"])
     parser.add_argument("--kinds", nargs="*", default=list(KINDS))
-    parser.add_argument("--kills", type=int, default=0, help="in all; 0: each call of each kind once")
+    parser.add_argument("--kills", type=int, default=0, help="total number; 0 kills once at each call of each kind")
     parser.add_argument("--errors", nargs="*", default=[])
     asked = parser.parse_args()
     if asked.step:
@@ -125,9 +125,9 @@ def main():
         return
     report = Counter()
     for name in asked.work:
-        most = -(-asked.kills // len(asked.work)) or None
+        limit = -(-asked.kills // len(asked.work)) or None
         for what in [f"error={error}" for error in asked.errors] or [KILL]:
-            attempts(name, asked.place / f"{name}-{what}" / "w", what, asked.kinds, most, report)
+            attempts(name, asked.place / f"{name}-{what}" / "w", what, asked.kinds, limit, report)
     print(json.dumps(report), flush=True)  # noqa: T201
 
 

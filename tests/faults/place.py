@@ -25,14 +25,14 @@ def log():
 
 
 class Place:
-    """A directory `root` with a store, published files and the digests of all releases seen before."""
+    """A directory `root` with a store, its published files, and a file of digests of all releases seen so far."""
 
     def __init__(self, root):
         self.root, self.store, self.out = root, root / "store", root / "out"
         self.out.mkdir(parents=True, exist_ok=True)
         self.seen, self.log = root / "seen.json", root.parent / "log.parquet"  # power cuts change only `root`
         if not self.log.exists():
-            forked(lambda: log().write_parquet(self.log))  # in a fork, because Polars would start threads here
+            forked(lambda: log().write_parquet(self.log))  # in a fork, so that this process has no Polars threads
 
     def open(self, *, create=False):
         """Open the store."""
@@ -62,7 +62,7 @@ def digest(release):
 
 
 def inspect(place):
-    """Open the store; check its releases, published files and both ledgers, and that no other file exists."""
+    """Check the releases, published files and both ledgers of a store, and that no other files exist."""
     opened = place.open()  # create=False, so that a lost store is an error
     with opened.hold() as state:
         state.verify()
@@ -91,7 +91,7 @@ def inspect(place):
     paths = {row["series"]: row["level"] for row in rows if row["scope"] == "path" and row["path"] == "cells"}
     for release in by_round.values():
         about = release.metadata
-        if about["kind"] == "cells":  # a periodic series has no ledger row, so use the row of its population
+        if about["kind"] == "cells":  # for a periodic series, only its population has a ledger row
             spent = paths.get(about["series"]) or populations[about["declaration"]["population"]]
             assert as_level(spent) >= release.level, "the ledger shows less than what left"
     _check_remains(place, registered)

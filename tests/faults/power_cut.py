@@ -27,7 +27,7 @@ _ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"]+)')
 
 
 class Call(NamedTuple):
-    """A successful system call, recorded in the variant with a directory: `openat` instead of `open`."""
+    """A successful system call; calls such as `open` and `rename` are recorded as `openat` and `renameat`."""
 
     name: str
     arguments: tuple[bytes | str, ...]
@@ -89,7 +89,7 @@ class Directory:
     pending: list[dict[str, Node | None]] = field(default_factory=list)
 
     def entries(self, changes=None):
-        """Return the entries after the first `changes` pending changes, or after all changes by default."""
+        """Return the directory's entries after the first `changes` pending changes, by default after all of them."""
         found = {**self.durable}
         for change in self.pending[:changes]:
             found |= change
@@ -103,7 +103,7 @@ Node = File | Directory
 
 
 def written(content, writes):
-    """Return the contents of a file after a list of writes, with gaps filled by zeros."""
+    """Return the contents of a file after a list of writes; gaps between writes are filled with zeros."""
     out = bytearray(content)
     for offset, data in writes:
         if data is None:
@@ -219,7 +219,7 @@ class Cut(NamedTuple):
     """A kind of power cut, which determines the unsynchronised changes that survive.
 
     Attributes:
-        changes: Function from the number of a directory's pending changes to how many of the first ones survive.
+        changes: Function from n pending changes of a directory to the number k, of which the first k survive.
         writes: Function from the pending writes of a file to the writes that survive.
     """
 
@@ -234,7 +234,7 @@ def zeros(writes):
 
 
 def cuts(chance):
-    """Return all kinds of power cuts, from one that loses all unsynchronised changes to some that keep most."""
+    """Return all kinds of power cuts, from a loss of all unsynchronised changes to a loss of only a few."""
 
     def some(writes):
         sectors = [

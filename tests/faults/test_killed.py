@@ -33,7 +33,7 @@ def campaign(place, *options):
 
 
 def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
-    """If any kind of work is killed at a system call, the next command finds a consistent store and cleans up."""
+    """If work of any kind is killed at a system call, the next command finds a consistent store and cleans up."""
     made = campaign(tmp_path, "--kills", KILLS)
     assert made["killed"] >= KILLS
     assert all(made[f"of {name}"] >= KILLS // len(WORK) for name in WORK)

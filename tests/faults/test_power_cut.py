@@ -31,7 +31,7 @@ SYNCS, WRITES = ("fsync", "fdatasync"), ("write", "pwrite64")
 
 
 def recorded(work, tmp_path):
-    """Run work under strace; return its directory, a model of the disk before the work, and its system calls."""
+    """Run work under strace; return the directory, a model of the disk before the work, and the system calls."""
     root = tmp_path / "root"
     command = [sys.executable, "-B", "-m", "tests.faults.campaign", str(root), "--work", work, "--step"]
     subprocess.run([*command, "prepare"], cwd=ROOT, check=True, timeout=300)
@@ -41,22 +41,22 @@ def recorded(work, tmp_path):
 
 @pytest.fixture(autouse=True)
 def directories_and_times_are_those_of_the_model(monkeypatch):
-    """Disable the check that a store is the original, because a replayed disk has different inodes and times."""
+    """Disable the check that a store is not a copy, because a replayed disk has different inodes and times."""
     monkeypatch.setattr(opening, "check_is_original", lambda *_: None)
 
 
-def moments(root, disk, calls, most=None):
+def moments(root, disk, calls, limit=None):
     """Replay calls, cut the power after each, write what survives, and yield the call's number and the kind of cut.
 
-    Calls without effect are skipped, and so are writes between two other writes, because a cut may keep any part of
-    earlier writes. At most `most` pairs are sampled at random, and all cuts after the last call are added.
+    No cut follows a call without effect, or a write between two other writes, because a cut may keep any part of
+    earlier writes. At most `limit` cuts are chosen at random, and all kinds of cuts after the last call are added.
     """
     chance = random.Random(1)
     rehearsal = copy.deepcopy(disk)
     kinds = [False, *(call.name in WRITES for call in calls), False]
     numbers = [n for n, call in enumerate(calls) if rehearsal.replay(call) and not all(kinds[n : n + 3])]
     all_cuts = [(n, kind) for n in numbers for kind in range(len(cuts(chance)))]
-    picked = set(all_cuts if most is None else chance.sample(all_cuts, min(most, len(all_cuts))))
+    picked = set(all_cuts if limit is None else chance.sample(all_cuts, min(limit, len(all_cuts))))
     picked |= {(n, kind) for n, kind in all_cuts if n == numbers[-1]}
     for number, call in enumerate(calls):
         disk.replay(call)
@@ -67,7 +67,7 @@ def moments(root, disk, calls, most=None):
 
 
 def outcome(work, place):
-    """Run the next command, check the store, and return a number that shows how far the work got."""
+    """Run the next command, check the store, and return a number that is larger if more of the work was done."""
     kept = place.root / "kept"
     if work in ("round", "sums", "session"):
         with open_state(place.store) as opened:

@@ -126,7 +126,7 @@ def undrop(place):
 
 
 def prepare_drop(place):
-    """Create two series, of which the second has a release and will be dropped."""
+    """Create two series, and make a release of the second series, which will be dropped."""
     place.create()
     place.create("more").release("once", level="0.1", false_keys=5)
 
@@ -150,7 +150,7 @@ def cannot_adopt(copy):
 
 
 def unbackup(place):
-    """Check that an interrupted backup is complete or absent, cannot be adopted, and is removed by the next one."""
+    """Check that an interrupted backup is complete or absent, cannot be adopted, and is removed by another backup."""
     halves = [(half, place.out / half.name) for half in place.root.glob(".kept.*.new")]
     for half, aside in halves:
         half.rename(aside)
@@ -165,7 +165,7 @@ def unbackup(place):
 
 
 def unadopt(place):
-    """Check that one of two backups can be adopted and the other backup then cannot; prepare the next attempt."""
+    """Check that after one of two backups is adopted, the other cannot be adopted; prepare the next attempt."""
     sh.adopt(place.root / "kept", home_is_gone=True)
     cannot_adopt(place.root / "other")
     (place.root / "kept").rename(place.store)
@@ -231,7 +231,7 @@ def unscript(place):
 
 
 def unmake(place):
-    """Check that a new store is empty or absent, and that creating it again cleans up; then delete the store."""
+    """Check that an interrupted creation left an empty store or none, and can be repeated; then delete the store."""
     if place.store.exists():
         with open_state(place.store) as state:
             assert state.generation == 0
@@ -250,7 +250,7 @@ def round_committed(place):
 
 
 def grown(state):
-    """Return a model of all releases of the store, with their made-up noise drawn again from fixed seeds."""
+    """Return a model of all releases of a store. Fixed seeds give the model the same made-up noise as the store."""
     record = state.series("queries")
     model = Model(record.path_id)
     for release in state.releases(record):
@@ -298,7 +298,7 @@ def sums_released(place):
 
 
 def check_sums(place):
-    """Check that either all three noise paths of a release are stored and charged, or none; create a new store."""
+    """Check that the three noise paths of a release are all stored and charged, or none is; create a new store."""
     series = place.open().series("visits")
     names = series.releases()["name"].to_list()
     assert names in ([], ["sums"])
@@ -350,7 +350,7 @@ def session_opened(place):
 
 
 def check_session(place):
-    """Check that an interactive session is absent, or is charged and able to answer; then create a new store."""
+    """Check that an interactive session either does not exist, or is charged and answers; then create a new store."""
     series = place.open().series("visits")
     names = [name for name in series.releases()["name"] if name != "public"]
     assert names in ([], ["ad_hoc"])

@@ -4,7 +4,7 @@
 Queries whose name begins with "not in the language" keep units separate, but use a form that the check does not accept.
 """
 
-# Each entry has the form "name -> pattern of the error message": query.
+# Each key is "name -> pattern of the error message", and each value is a query.
 _REFUSED = {
     "limit in a common table expression -> LIMIT": "with c as (from log limit 2) select user_id, query from c",
     "limit for the unit -> LIMIT": "select user_id, (select page from clicks c where c.user_id = l.user_id order by ts limit 1) as query from log l",

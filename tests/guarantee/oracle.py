@@ -1,4 +1,4 @@
-"""Test oracle: delete privacy units, shuffle rows, and compare the query results of the remaining units."""
+"""A test oracle for queries: delete units or shuffle rows, and compare the results for the remaining units."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Small:
         self.names: dict[int, list[str]] = {}
 
     def of(self, seed):
-        """Create a seed's databases on first use; return their names: unchanged, shuffled, one without each unit."""
+        """Return the databases of a seed, created on first use: unchanged, shuffled, and one without each unit."""
         if seed not in self.names:
             held = tables(seed)
             every = [held, {name: frame.sample(fraction=1, shuffle=True, seed=seed) for name, frame in held.items()}]
@@ -144,7 +144,7 @@ class Small:
 
 
 class Large:
-    """Four databases of large tables: one complete, and three without four units, of which one is shuffled."""
+    """Databases of large tables: one is complete, three lack the same four units, and one of these is shuffled."""
 
     def __init__(self):
         self.held = large_tables()
@@ -173,7 +173,7 @@ class Large:
         return self.engines[name].execute(text).fetchall()
 
     def breaks(self, query):
-        """Return whether a query's rows of any unit that all databases contain differ between the databases."""
+        """Return whether the databases differ in a query's rows for any unit that is in all of them."""
         query = query.strip().removesuffix(";")
         columns = [
             column[0] for column in self.engines["one"].execute(f"select * from ({query}) limit 0").description

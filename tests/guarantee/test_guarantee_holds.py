@@ -101,7 +101,7 @@ def test_the_oracle_sees_what_breaks(small, large, every):
     assert np.mean([_is_broken(small, query) for query in queries]) > 0.7
     tied = "select user_id, query, n, ts from log qualify row_number() over (partition by user_id order by ts) = 1"
     assert all(large.breaks(query) for query in (tied, good()["first as it comes of 0"]))
-    # The rows of this query differ only if threads happen to sort ties differently, so try it up to six times.
+    # The results of this query differ only if threads happen to sort ties differently, so try it up to six times.
     assert any(large.breaks(bad()["two directions of 0"]) for _ in range(6))
     assert not large.breaks(accepted(tied))
 
@@ -131,7 +131,7 @@ def test_what_is_accepted_of_queries_at_random_holds(small, seed, number):
     assert meeting >= found / 2
 
 
-# Rules to disable: the module or class, its function, the function's constant result, and queries then accepted.
+# For each rule to disable: where its function is, the function's name, a constant result, and harmful queries.
 WEAKENED = {
     "ties decide": (plan, "picks_rows", False, ("no order", "frames of rows")),
     "order is taken for granted": (

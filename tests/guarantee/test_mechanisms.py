@@ -211,7 +211,7 @@ def test_nothing_but_the_sources_can_be_read(tmp_path, monkeypatch):
 
 
 def test_a_relation_that_is_named_twice_is_read_twice():
-    """A relation that a query reads twice is materialised, because a stream would be empty the second time."""
+    """A relation that a query reads twice is materialised, because a stream could be read only once."""
     connection = duckdb.connect()
     connection.execute("create table t as select i % 5 as user_id, 'q' || i as query from range(5000) r(i)")
     query = "with c as (from log) select a.user_id, b.query from c a join log b using (user_id) group by all"

@@ -1,4 +1,4 @@
-"""The digest of a release covers its whole content and nothing else, and stays the same in all versions."""
+"""The digest of a release covers exactly the content of the release, and stays the same in all versions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_change_changes_the_digest(frame, metadata):
 
 
 def test_the_digest_does_not_depend_on_chunks_or_on_the_order_of_metadata():
-    """Equal content has the same digest in every version, whatever its chunks and the order of its metadata."""
+    """Equal content has the same digest in every version, whatever the chunks and the order of the metadata."""
     digest = content_digest(FRAME, ABOUT)
     assert digest == "11ae5910009c1699d2a0778dc196d2577329160a9ef304a626789884922ae787"
     assert content_digest(pl.concat([FRAME[:1], FRAME[1:]], rechunk=False), dict(reversed(ABOUT.items()))) == digest

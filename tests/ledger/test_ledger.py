@@ -123,7 +123,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
         store.set_budget(epsilon=3, delta=1e-6, route=route, population=route)
         a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)
         second = a_series(store, f"second_{route}", population=route)
-        if route == "gaussian":  # the other branch has Laplace noise, which this route refuses
+        if route == "gaussian":  # the other branch is a series with Laplace noise, which this route refuses
             second.release("a", level="0.1887", threshold=500)
             continue
         with pytest.raises(BudgetExceededError, match="largest level that would fit"):
@@ -146,7 +146,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
 
 
 def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
-    """The ledger shows numerical slack, even above delta, but slack neither refuses a release nor changes epsilon."""
+    """The ledger shows numerical slack, even if larger than delta, but ignores it in budgets and in epsilon."""
     monkeypatch.setattr("sparsehist.release.cell_parameters.numerical_slack", lambda *_, **__: 1e-3)
     store.set_budget(epsilon=2, delta=1e-6)
     series = a_series(store)
@@ -174,7 +174,7 @@ def test_a_charged_cap_is_not_raised(store):
 
 
 def test_a_second_path_of_a_series_without_a_cap_is_not_free(store):
-    """On the Rényi route, a series without a cap may not exceed its first release's level on all paths together."""
+    """On the Rényi route, the level of the first release limits the total cost of all paths of an uncapped series."""
     store.set_budget(epsilon=3, delta=1e-6, route="renyi")
     a_series(store, noise="laplace").release("a", level="0.1", threshold=500)
     with store.hold() as state:
@@ -272,7 +272,7 @@ def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store(store):
 
 
 def test_open_domains_take_their_half_of_delta_from_the_noise():
-    """A plan with an open domain computes the level of the noise from half of the requested delta."""
+    """For an open domain, a plan uses half of the requested delta to compute the level of the noise."""
     halved = sh.plan(domain=sh.Strings(max_bytes=8), max_keys=3, equal=1, within=sh.EpsilonDelta(1, "5e-7"))
     beside = sh.plan(domain=sh.Open(delta="1e-7"), max_keys=3, equal=1, within=sh.EpsilonDelta(1, "1e-6"))
     assert beside.levels["level"].item() == halved.levels["level"].item()

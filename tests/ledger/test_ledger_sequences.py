@@ -64,7 +64,7 @@ def rho_of(paths: list[Path]) -> Fraction:
 
 
 def own_epsilon(path: Path) -> float:
-    """Return the epsilon of one noise path alone, which is a lower bound for several paths together."""
+    """Return the epsilon of one noise path alone, which is a lower bound on the epsilon of several paths."""
     return float(path.finest) * (1 - 2e-6) - 2e-6 if path.family in PURE else gaussian_epsilon([path])
 
 
@@ -134,7 +134,7 @@ class Beside:
     def spent(self, populations: tuple[str, ...]) -> list[Path]:
         return [path for s in self.series if s.population in populations for path in s.paths if path.levels]
 
-    # Each of these methods takes one random step.
+    # Each of the following methods makes one random step.
 
     def create(self) -> None:
         population = self.some(POPULATIONS)
@@ -214,7 +214,7 @@ class Beside:
         charged = sum(map(self.charge, others), Fraction(0))
         if series.family not in PURE:
             return BudgetExceededError if finer and charged + total > amount else None
-        if series.cap is None and series.released:  # the level of the first release became the cap
+        if series.cap is None and series.released:  # the first release's level is the cap
             return BudgetExceededError if finer else None
         ours = rho_of([Path(series.family, [series.cap or level])])
         return BudgetExceededError if finer and charged + ours > amount else None

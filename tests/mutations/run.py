@@ -55,13 +55,13 @@ def mutations() -> list[Mutation]:
 
 
 def is_stale(mutation: Mutation) -> bool:
-    """Return whether the text to replace is missing in its file or occurs there more than once."""
+    """Return whether the text to replace is missing in the mutation's file or occurs there more than once."""
     file = CHECKOUT / mutation.file
     return not file.is_file() or file.read_text(encoding="utf-8").count(mutation.before) != 1
 
 
 def passes(mutation: Mutation, *, broken: bool = True) -> bool:
-    """Return whether the named tests pass in time in a copy of the package, mutated if `broken`."""
+    """Run the tests of a mutation in a copy of the package, mutated if `broken`; return whether they pass in time."""
     with tempfile.TemporaryDirectory() as home:
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")
         for source in (CHECKOUT / name for name in COPIED):
@@ -101,8 +101,8 @@ def passes(mutation: Mutation, *, broken: bool = True) -> bool:
 def main() -> int:
     """Run the mutations, and print those that no test detects."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="mutations with this word in room, file or text")
-    parser.add_argument("--jobs", type=int, default=2, help="mutations that run at once")
+    parser.add_argument("--only", default="", help="run only mutations with this word in room, file or text")
+    parser.add_argument("--jobs", type=int, default=2, help="number of mutations that run at the same time")
     parser.add_argument("--slow", action="store_true", help="include mutations that only slow tests notice")
     options = parser.parse_args()
     wanted = [each for each in mutations() if not each.equivalent and (options.slow or not each.slow)]

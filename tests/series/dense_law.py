@@ -15,7 +15,7 @@ from tests.stats import two_sample_outcomes, two_sample_vectors
 def dense(
     family: Family, counts: np.ndarray, levels: Sequence[str], thresholds: Sequence[float], *, seed: int
 ) -> np.ndarray:
-    """Add noise to every cell and return rounded noisy counts by (release, cell), with NaN for unpublished cells."""
+    """Add noise to every cell; return rounded noisy counts of shape (releases, cells), with NaN where unpublished."""
     steps = [1.0 if family.integer else grid_step(family.std(level)) for level in levels]
     bounds = [effective_threshold(tau, step) for tau, step in zip(thresholds, steps, strict=True)]
     drawn = release_dense(family, counts, levels, bounds, rng=seeded(seed))
@@ -26,9 +26,9 @@ def dense(
 def same_law(one: np.ndarray, two: np.ndarray, *further: float) -> float:
     """Return a p-value for the hypothesis that the cells (columns) of two arrays have the same distribution.
 
-    The rows are published numbers, such as counts in several releases, or NaN if unpublished. The test compares which
-    numbers are published, and their values. `further` are p-values of other comparisons of the same cells, and the
-    result combines all p-values with the Bonferroni correction.
+    Each row has the published numbers of all cells, for example the counts in one release, with NaN if unpublished.
+    The test compares which numbers are published, and their values. A Bonferroni correction combines these p-values
+    with the p-values in `further`, which come from other comparisons of the same cells.
     """
     patterns = [~np.isnan(numbers.T) for numbers in (one, two)]
     values = [

@@ -34,7 +34,7 @@ def a_store(path: Path) -> sh.Series:
 
 
 def assert_one_history(all_frames: list[dict[str, pl.DataFrame]]) -> None:
-    """Check that all processes got the same rows for each name, and that releases at one level share their noise."""
+    """Check that all processes got the same rows for each name, and that releases at one level have equal noise."""
     first = all_frames[0]
     for frames in all_frames[1:]:
         for name, frame in frames.items():
@@ -78,7 +78,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @pytest.mark.parametrize("state", ["cold", pytest.param("warm", marks=LINUX)])
 def test_a_fork_draws_no_noise_twice(tmp_path: Path, state: str) -> None:
-    """A forked child gets its parent's noise for a level, or is refused if Polars had threads before the fork."""
+    """A forked child gets the same noise for a level as its parent; it is refused if Polars already had threads."""
     series = a_store(tmp_path / "store")
     done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path / "store"), state], check=False, timeout=120)
     if state == "warm":

@@ -20,7 +20,7 @@ MOST, LEVEL, DELTA, PARTS = 64, 0.1, 1e-3, 256
 
 
 def discovered(store: sh.Store, log: pl.DataFrame | Path, **asked: object) -> sh.Catalogue:
-    """Discover the keys of a log with default parameters, which `asked` can replace."""
+    """Discover the keys of a log. Keyword arguments override the default parameters."""
     known = {"unit": "unit", "key": "key", "most_keys": MOST, "level": LEVEL, "delta": DELTA}
     return sh.discover_keys(store, log, **{**known, **asked})  # type: ignore[arg-type]
 
@@ -31,7 +31,7 @@ def weight(keys: int) -> float:
 
 
 def revealed(level: float, effective_threshold: float, keys: int) -> float:
-    """Return the probability that a round publishes any key of a unit with `keys` keys that no other unit has."""
+    """Return the probability that a round publishes a key of a unit, if no other unit has any of its `keys` keys."""
     return -math.expm1(keys * norm.logcdf((effective_threshold - weight(keys)) * math.sqrt(2 * level)))
 
 
@@ -42,7 +42,7 @@ def rounds_of(store: sh.Store, rounds: int, name: str = "discovery") -> list[tup
 
 
 def log_of(sets: list[list[str]]) -> pl.DataFrame:
-    """Return a log with one privacy unit for each of these lists of keys."""
+    """Return a log in which each privacy unit has one of these lists of keys."""
     return pl.DataFrame({"unit": range(len(sets)), "key": sets}, schema_overrides={"unit": pl.Int64}).explode("key")
 
 
@@ -107,7 +107,7 @@ def test_rounds_weigh_what_was_not_found_yet():
 
 
 def test_asked_again_it_costs_nothing_and_another_log_is_refused(tmp_path: Path) -> None:
-    """Repeating a discovery returns the same keys at no cost; the name is refused for another log or level."""
+    """Repeating a discovery returns the same keys at no cost. Its name is refused for another log or level."""
     store = sh.open(":memory:", seed=4)
     log, other = tmp_path / "log.parquet", tmp_path / "other.parquet"
     log_of(COMMON).write_parquet(log)
@@ -122,7 +122,7 @@ def test_asked_again_it_costs_nothing_and_another_log_is_refused(tmp_path: Path)
 
 
 def test_an_interrupted_discovery_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If discovery is interrupted in the second round, the next call keeps the first round and draws the others."""
+    """If discovery is interrupted in the second round, the next call keeps the first round and draws the rest."""
     log = tmp_path / "log.parquet"
     log_of(COMMON).write_parquet(log)
     store, made = sh.open(tmp_path / "store", create=True), key_discovery.counted_into
@@ -146,7 +146,7 @@ def test_an_interrupted_discovery_goes_on_where_it_was(tmp_path: Path, monkeypat
 
 def test_a_budget_without_room_for_all_rounds_refuses_before_the_first():
     """If the budget is too small for all rounds together, discovery is refused before the first round."""
-    for budget in ({"epsilon": 1, "open_share": "0.5"}, {"rho": "0.48"}):  # no round alone costs 0.48
+    for budget in ({"epsilon": 1, "open_share": "0.5"}, {"rho": "0.48"}):  # each round alone costs less than 0.48
         store = sh.open(":memory:", seed=5)
         store.set_budget(delta=1e-6, **budget)
         with pytest.raises(BudgetExceededError):

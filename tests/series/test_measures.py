@@ -34,7 +34,7 @@ CLIPS = [slow(1, 1), slow(2, "0.5"), ((-2, 2), "0.5"), ((-1, 1), "1/3"), (3, 3)]
 def counted(
     log: pl.DataFrame, measures: list[sh.Measure], directory: Path, max_keys: int = 2, **asked: object
 ) -> pl.DataFrame:
-    """Return the keys of a log with their counts and sums; a sum is an integer number of the measure's steps."""
+    """Return the keys of a log with their counts and sums, where sums are integers in units of the measure's step."""
     return count_keys(
         log, unit="unit", key=["key"], max_keys=max_keys, domain=sh.Integers(5), salt=bytes(16), may_be_empty=True,
         temporary_directory=directory, measures=measures, on_null="drop", **asked,
@@ -68,14 +68,14 @@ def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, c
 
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) -> None:
-    """A privacy unit with two keys and large values changes both sums by the measure's full bound."""
+    """A privacy unit with large values at two keys changes both sums by the measure's largest allowed amount."""
     log = pl.DataFrame({"unit": [1, 1, 1], "key": [0, 0, 1], "price": [50.0, 60.0, 70.0]})
     measure = sh.Measure("price", clip=clip, step=step)
     assert counted(log, [measure], tmp_path)["sum_0"].to_list() == [measure.most_steps] * 2
 
 
 def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
-    """With bounding="share" and max_keys=2, a unit adds half the clip to each of eight sums; no mean is published."""
+    """With weighted counts and max_keys=2, a unit's values at eight keys have weight 1/2; no mean is published."""
     log = pl.DataFrame({"unit": 1, "key": range(8), "price": 50.0})
     measures = ["price:clip=8", sh.Measure.events(most=4)]
     series = over_log(log, max_keys=2, domain="integers(8)", bounding="share", measures=measures)
@@ -165,7 +165,7 @@ def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
      {"measures": "events:clip=3,step=2"}, {"measures": [None]}, {"measures": {"price": 3}}],
 )  # fmt: skip
 def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, object]) -> None:
-    """Measures are refused if their format, the noise, the kind of series or a column name does not allow them."""
+    """Measures are refused if they are invalid, or if noise, kind of series or column names do not allow measures."""
     told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(5)", "measures": "price:clip=3"}
     assert Declaration(**told).measures[0].name == "price"
     with pytest.raises(DeclarationError):
@@ -173,7 +173,7 @@ def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, o
 
 
 def a_log(n: int = 4000) -> pl.DataFrame:
-    """Return a log in which a privacy unit has up to three keys and prices are 2.5 on average."""
+    """Return a log in which each privacy unit has at most three keys and the mean price is 2.5."""
     rng = np.random.default_rng(8)
     return pl.DataFrame({"u": np.arange(n) % 900, "k": rng.integers(0, 3, n), "price": rng.uniform(0, 5, n)})
 
@@ -263,7 +263,7 @@ def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: 
 
 
 def test_means_do_not_feel_which_keys_the_threshold_selected() -> None:
-    """Intervals of means per event have nominal coverage even for keys that only noise lifted above the threshold.
+    """Intervals of means per event have nominal coverage, even for keys that were published only because of noise.
 
     Dividing sums by the published counts would fail, because those counts are too large on average.
     """

@@ -17,14 +17,14 @@ from tests.series.dense_law import dense, same_law
 from tests.series.in_memory import over_counts
 from tests.stats import assert_consistent, assert_detected, two_sample_vectors
 
-# For each release: the levels of counts, price and events. Finer and coarser releases alternate.
+# Each tuple has the levels of one release: for counts, price sums and event sums. Finer and coarser levels alternate.
 LEVELS = {
     "gaussian": [("0.2", "0.1", "0.3"), ("0.05", "0.4", "0.1"), ("0.5", "0.2", "0.6"), ("0.1", "0.05", "0.2")],
     "laplace": [("1", "0.7", "2"), ("0.5", "2", "0.7"), ("2", "1", "3"), ("0.7", "0.4", "1")],
     "discrete_laplace": [("1", "0.7", "2"), ("0.5", "2", "0.7"), ("2", "1", "3"), ("0.7", "0.4", "1")],
 }
 THRESHOLDS = {"gaussian": [2.0, 5.0, 1.5, 3.5], "laplace": [2.5, 5.0, 1.5, 3.5], "discrete_laplace": [2, 5, 1, 3]}
-# With 40,000 cells of each count, the test detects an error of 3 % in the scale of the sums' noise.
+# With 40,000 cells of each true count, the test detects a scale of the sums' noise that is 3 % off.
 CELLS = 40_000
 COUNTS = np.repeat([0, 1, 3, 60], CELLS)
 PRICES, EVENTS = 7 * COUNTS, COUNTS + (COUNTS > 1)
@@ -34,7 +34,7 @@ SCALES = (0.25, 1.0)
 
 
 def through_the_store(noise: str, seed: int) -> np.ndarray:
-    """Return the counts and sums that a store publishes, by (release, count or sum, cell); NaN if unpublished."""
+    """Release from a store; return counts and sums of shape (releases, 3, cells), with NaN for unpublished cells."""
     counted = pl.DataFrame(
         {"cell": np.arange(COUNTS.size), "count": COUNTS, "price_steps": PRICES, "events_steps": EVENTS}
     ).filter(pl.col("count") > 0)
@@ -76,7 +76,7 @@ def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) 
 
 
 def p_value(one: np.ndarray, two: np.ndarray, noise: str, count: int) -> float:
-    """Return a p-value that compares the cells with one true count in two arrays of released counts and sums."""
+    """Compare the cells with this true count in two arrays of released counts and sums, and return the p-value."""
     cells, lengths = count == COUNTS, []
     samples = [published[:, :, cells].reshape(12, -1) for published in (one, two)]
     family = family_named(noise, KEYS)

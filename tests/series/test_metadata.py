@@ -1,4 +1,4 @@
-"""Tests of release metadata: plain dicts that are equal in the release, the store and a file."""
+"""Tests that the metadata of a release are a plain dict, equal in memory, in the store and in a file."""
 
 from __future__ import annotations
 

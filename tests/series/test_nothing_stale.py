@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def differs(store: Path, source: object, what: str = "the log it was made from", **changed: object) -> None:
-    """Check that reuse is refused, and that the message names what differs but shows no unit."""
+    """Check that reuse is refused, and that the message states the difference but shows no unit."""
     with pytest.raises(SeriesDiffersError, match=what) as refused:
         made(store, source, **changed)
     assert refused.value.exit_code == 5
@@ -59,14 +59,14 @@ def differs(store: Path, source: object, what: str = "the log it was made from",
 
 
 def test_a_file_is_the_same_as_long_as_the_system_says_so(log: Path, store: Path) -> None:
-    """A series is reused if its log files have the same paths, sizes and times; a rewritten file is another log."""
+    """A series is reused if its log files have the same paths, sizes and times; a rewritten file prevents reuse."""
     pattern = str(log / "*.parquet")
     first = made(store, pattern).release("one", level=1)
     assert made(store, pattern).release("one").frame.equals(first.frame)
     differs(store, pattern, "max_keys=3", max_keys=4)
     about = (log / "b.parquet").stat()
     (log / "b.parquet").write_bytes((log / "b.parquet").read_bytes())
-    os.utime(log / "b.parquet", ns=(about.st_atime_ns, about.st_mtime_ns))  # the change time differs
+    os.utime(log / "b.parquet", ns=(about.st_atime_ns, about.st_mtime_ns))  # now only the change time (ctime) differs
     differs(store, pattern)
 
 
@@ -129,7 +129,7 @@ def test_a_log_that_changes_while_it_is_counted_is_refused(log: Path, store: Pat
 
 
 def test_other_series_are_released_while_a_log_is_counted(log: Path, store: Path, monkeypatch) -> None:
-    """While a log is counted, other series can be released; of two runs for one name, only one creates the series."""
+    """While a log is counted, other series can be released. If two runs create the same series, one is refused."""
     other = made(store, rows(seed=7), name="other")
     files = [str(log / "b.parquet"), str(log / "a.parquet")]
     sources = iter(files)

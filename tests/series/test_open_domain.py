@@ -14,7 +14,7 @@ from tests.histogram.exact_exceedances import ever_exceeds, first_exceedance
 from tests.series.in_memory import over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
-# With 100,000 keys of one unit each, a publication rate of 2 % is measured to within 17 % in each round.
+# With 100,000 keys of one unit each, the test detects in each round a publication rate of 2 % that is 17 % off.
 KEYS = 100_000
 LEVELS = {
     "gaussian": ["0.1", "0.5", "0.05", "0.2"],
@@ -46,7 +46,7 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
     past: list[tuple[str, float]] = []
     before, left, shares = 0.0, LEVELS[noise].copy(), []
     for i in range(6):
-        # The number of keys published so far selects the next level: a new level, or later a level used before.
+        # The number of published keys selects the next level: one of the unused levels, then any level again.
         level = left.pop(len(ever) % len(left)) if left else LEVELS[noise][len(ever) % 4]
         release = series.release(f"r{i}", level=level)
         bound = release.metadata["effective_threshold"] - 1
@@ -58,7 +58,7 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
         before += term
         assert before <= release.metadata["delta_infinity"] * (1 + 1e-9) <= 0.1
         shares.append(release.metadata["delta_share"])
-    assert len(ever) / KEYS < 0.1  # 0.1 is 60 standard deviations above the mean
+    assert len(ever) / KEYS < 0.1  # the expected fraction is 60 standard deviations below 0.1
     assert 0.05 < before < 0.1
     assert_detected(binomial_test(len(ever), KEYS, 1.1 * before), "a delta ten per cent too large")
     assert shares == sorted(shares, reverse=True)
@@ -87,7 +87,7 @@ def test_only_keys_of_the_log_are_published_even_where_most_are() -> None:
     series = popular(domain=sh.Open(delta=0.999999), max_keys=1)
     release = series.release("most", level=1, open_delta=0.99)
     assert release.metadata["threshold"] < 0
-    assert len(release) > 1400  # max_keys=1 drops the own key of about half of the units
+    assert len(release) > 1400  # about half of the units count only for "weather", because max_keys=1
     keys = set(release.frame["key"].to_list())
     assert keys <= {"weather", *(f"mine {u}" for u in range(3000))}
     assert release.metadata["expected_false_keys"] == 0
@@ -100,7 +100,7 @@ def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost
     assert 0.25e-6 < fine["delta_infinity"] <= 0.5e-6
     assert fine["delta_infinity"] < coarse["delta_infinity"] <= 0.75e-6
     assert "0.2-zCDP" in fine["guarantee"] and "0.2-zCDP" in coarse["guarantee"]
-    with pytest.raises(BudgetExceededError, match="is set aside for them"):  # half of 1e-6 is set aside
+    with pytest.raises(BudgetExceededError, match="is set aside for them"):  # for open domains: 5e-7
         popular().release("goal", level=sh.EpsilonDelta(2, "1e-6"), open_delta=7e-7)
     made = popular().release("goal", level=sh.EpsilonDelta(2, "1e-6")).metadata
     level = float(sh.privacy.as_level(made["level"]))

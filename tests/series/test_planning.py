@@ -42,7 +42,7 @@ def test_the_least_count_is_the_least(family, probability):
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 @pytest.mark.parametrize("distance", [-4, 3])
 def test_the_mean_error_is_that_of_draws(family, distance):
-    """The mean error that a plan states agrees with the average of 200,000 draws of noise above the threshold."""
+    """The mean error in a plan agrees with the mean of 200,000 noise values that are drawn above the threshold."""
     centre = getattr(family, "mean", lambda _: 0.0)(LEVEL)
     threshold = math.floor(centre + distance * family.std(LEVEL)) + 0.5
     drawn = np.abs(family.sample_tail(200_000, threshold, LEVEL, rng=seeded(3)) - centre)
@@ -52,7 +52,7 @@ def test_the_mean_error_is_that_of_draws(family, distance):
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete_laplace"])
 def test_what_is_planned_happens(noise):
-    """Keys are published as often as a plan says for their counts. A plan for a 5 % finer level is detected."""
+    """Keys are published as often as a plan predicts from their counts; a plan for a 5 % finer level is rejected."""
     family = family_named(noise, 4)
     threshold = plan(["0.02"], domain="strings(max_bytes=12)", max_keys=4, noise=noise, false_keys=5).levels[
         "threshold"
@@ -90,7 +90,7 @@ def test_an_open_domain_is_planned_by_what_remains_of_delta():
     planned = series.plan(["0.2"]).levels.row(0, named=True)
     released = series.release("second", level="0.2").metadata
     assert planned["threshold"] == released["threshold"] and planned["expected_false_keys"] == 0.0
-    # A release updates the stored delta and a plan computes it anew, so they agree up to rounding.
+    # A release updates the stored delta, but a plan computes delta from all releases, so rounding errors differ.
     assert planned["delta_remaining"] == pytest.approx(released["delta_remaining"], rel=1e-10)
     with pytest.raises(BudgetExceededError):
         series.plan(["0.2"], threshold=1.0)

@@ -63,7 +63,7 @@ def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> N
 
 
 def test_a_product_domain_has_several_key_columns() -> None:
-    """Releases over a product domain have one column for each part of the key; equal counts are sorted by key."""
+    """Releases over a product domain have a column for each part of the key, and sort rows of equal counts by key."""
     log = pl.DataFrame({"unit": range(4000), "row": np.arange(4000) % 40, "index": np.arange(4000) % 3})
     domain = sh.Product(row=sh.Integers(40), index=sh.Integers(-1, 3))
     series = over_log(log, key=["row", "index"], noise="discrete_laplace", domain=domain)
@@ -128,7 +128,7 @@ def test_the_ledger_fits_a_screen_unless_all_of_it_is_asked_for() -> None:
 
 
 def string_bytes(frame: pl.DataFrame) -> bytes:
-    """Return the bytes in all memory buffers of a frame's strings, including bytes that no row shows."""
+    """Return the bytes in all memory buffers of a frame's strings, including bytes that belong to no row."""
     arrays = [chunk for column in frame.to_arrow(compat_level=pl.CompatLevel.newest()) for chunk in column.chunks]
     return b"".join(bytes(buffer) for array in arrays for buffer in array.buffers()[2:] if buffer)
 
@@ -169,7 +169,7 @@ def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_pat
 
 @pytest.mark.parametrize("ending", ["parquet", "json", "arrow", "csv"])
 def test_every_ending_holds_the_rows(tmp_path: Path, ending: str) -> None:
-    """Every file format stores the rows of a release, and also its metadata if the format allows it."""
+    """Every file format stores the rows of a release, and its metadata if the format supports metadata."""
     series = a_series(tmp_path / "store")
     release = series.release("public", level=1)
     target = tmp_path / f"x.{ending}"

@@ -14,7 +14,7 @@ from tests.cases import quick
 from tests.series.dense_law import dense, same_law
 from tests.stats import assert_consistent, assert_detected
 
-# Levels and thresholds of five releases: levels in mixed order, one of them twice with different thresholds.
+# Levels and thresholds of five releases. Levels are in mixed order, and one level occurs twice.
 SCENES = {
     "gaussian": (["0.2", "0.05", "1/2", "0.2", "0.1"], [2.5, 5.0, 2.0, 1.75, 2.5]),
     "laplace": (["1", "0.5", "2", "1", "0.7"], [3.0, 5.0, 2.5, 2.0, 3.5]),
@@ -22,18 +22,18 @@ SCENES = {
     "skellam": (["0.1", "0.05", "1/5", "0.1", "0.07"], [6, 9, 4, 5, 7]),
     "poisson": (["0.1", "0.05", "1/5", "0.1", "0.07"], [13, 25, 8, 12, 18]),
 }
-# With 40,000 cells of each count, the tests detect an error of 4 % in how often cells are published.
+# With 40,000 cells of each true count, the tests detect a publication probability that is 4 % off.
 CELLS = 40_000
 COUNTS = np.repeat([0, 1, 3], CELLS)
 
 
 def keys_of(noise: str) -> int:
-    """Return the max_keys to test with a noise family; Poisson noise supports only max_keys=1."""
+    """Return the value of `max_keys` in tests of a noise family; Poisson noise supports only max_keys=1."""
     return 1 if noise == "poisson" else 2
 
 
 def through_the_store(noise: str, path: Path | str, seed: int | None) -> np.ndarray:
-    """Return the noisy counts that a store publishes, by (release, cell), with NaN for unpublished cells."""
+    """Release from a store; return noisy counts of shape (releases, cells), with NaN for unpublished cells."""
     counted = pl.DataFrame({"cell": np.arange(COUNTS.size), "count": COUNTS}).filter(pl.col("count") > 0)
     store, counts = sh.open(path, create=True, seed=seed), sh.Counts(counted, largest=1)
     domain = sh.Integers(COUNTS.size)

@@ -13,7 +13,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import RefusedError
 
-# Each budget, with the noise families that its accounting route can charge.
+# Pairs of a budget and the noise families that the budget's accounting route can charge.
 BUDGETS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"rho": "0.3"}, ("gaussian", "laplace", "discrete_laplace")),
     ({"epsilon": 1, "delta": 0}, ("laplace", "discrete_laplace")),

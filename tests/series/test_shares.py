@@ -30,7 +30,7 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 
 
 def weight(keys: int, shares: Shares) -> int:
-    """Return the weight of a unit with `keys` keys at each of its keys, as an integer multiple of 1/parts."""
+    """Return the weight with which a unit with `keys` keys counts for each key, as an integer multiple of 1/parts."""
     if keys <= shares.keys:
         return shares.parts
     kept = min(keys, shares.most_keys)
@@ -116,7 +116,7 @@ def test_releases_have_the_law_of_the_dense_mechanism(noise):
     """
     shares = Shares(4, 256, NORMS[noise])
     half = CELLS // 2
-    units = np.repeat(np.arange(half // 10), 10)  # units with ten keys each, which fill half of the cells
+    units = np.repeat(np.arange(half // 10), 10)  # each unit has ten keys; half of the cells have count 0
     series = series_of(pl.DataFrame({"unit": units, "key": np.arange(half)}), noise=noise)
     sparse = np.full((len(LEVELS), CELLS), np.nan)
     for i, (level, threshold) in enumerate(zip(LEVELS, THRESHOLDS, strict=True)):
@@ -212,14 +212,14 @@ def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
     assert max(exact.values()) <= stated * (1 + 1e-4)
     assert stated < delta
     assert stated < 1.6 * max(exact.values())
-    # Units with 4 and with 64 keys have clearly different probabilities; delta must cover the larger one.
+    # Units with 4 or 64 keys are revealed with clearly different probabilities, and delta must cover both.
     assert exact[64] > 1.2 * exact[4] or exact[4] > 1.2 * exact[64]
     with pytest.raises(BudgetExceededError):
         series.release("low", level="0.5", threshold=2)
 
 
 def test_what_is_refused():
-    """Weighted counts are refused with integer noise, with workloads and with counts made elsewhere."""
+    """Weighted counts are refused with integer noise, with workloads and for precomputed counts."""
     log = log_of({1: 3, 2: 9})
     with pytest.raises(DeclarationError):
         series_of(log, noise="skellam")

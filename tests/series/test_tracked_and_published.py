@@ -15,7 +15,7 @@ from tests.attacks.stand_in import Drawn
 from tests.series.in_memory import over_counts
 
 CELLS = 300
-# All cells of this count get noise, and one in 25 gets less than -1.75 at level 1/2 and is not published.
+# At level 1/2, the noise of about one in 25 cells is below -1.75, so these cells are tracked but not published.
 COUNT, THRESHOLD = 10, 8.25
 
 

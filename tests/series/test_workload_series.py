@@ -41,7 +41,7 @@ def _places():
 
 @pytest.mark.parametrize(("noise", "norm"), [("gaussian", "l2"), ("laplace", "l1")])
 def test_noise_is_scaled_to_what_a_unit_can_move(noise, norm):
-    """Workload noise is scaled to the strategy's L1 or L2 sensitivity for a unit that touches max_keys cells."""
+    """Workload noise is scaled to the L1 or L2 sensitivity of the strategy, given max_keys cells per unit."""
     series = _hours(64, noise=noise, max_keys=5)
     release = series.release("sums", workload="prefix()", level="0.1", strategy="haar")
     strategy = sh.workload.strategy_named("haar", sh.workload.Prefix(64))
@@ -191,7 +191,7 @@ def test_a_plan_of_a_workload_names_what_auto_takes():
 
 
 def test_sums_over_cells_warn_that_they_count_a_unit_more_than_once():
-    """Before it draws noise, a workload release warns if and only if a sum may count a unit more than once."""
+    """A workload release warns before noise is drawn, if and only if a sum may count a unit more than once."""
     log = pl.DataFrame({"unit": [1, 1, 2], "key": ["a", "b", "a"]})
     domain = sh.Catalogue(["a", "b", "c"])
     several = over_log(log, max_keys=2, domain=domain)

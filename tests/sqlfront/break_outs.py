@@ -1,4 +1,4 @@
-"""SQL statements that analyst sessions must refuse; {here} contains the releases, {elsewhere} other files."""
+"""SQL statements that analyst sessions must refuse. {here} is the directory of releases, {elsewhere} another one."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ PLAIN = [
 ]
 
 MORE = [
-    # Read files with other functions, in other spellings and at other positions of a statement.
+    # Statements that read files with further functions, or that spell or place a file name differently.
     "select * from \"read_csv\"('{elsewhere}/secret.csv')",
     "select * from main.read_csv('{elsewhere}/secret.csv')",
     "select * from system.main.read_csv('{elsewhere}/secret.csv')",
@@ -145,7 +145,7 @@ MORE = [
     "create view elsewhere as select 1 as x",
     "create or replace view queries.public as select 1 as x",
     "create temp table t as select 1 as x; copy t to '{here}/t.csv'",
-    # Use databases, settings, extensions or secrets.
+    # Statements that use databases, settings, extensions or secrets.
     "attach 'https://example.com/x.duckdb'",
     "attach if not exists '{elsewhere}/other.duckdb' as other (read_only)",
     "attach or replace '{elsewhere}/other.duckdb' as memory",
@@ -171,7 +171,7 @@ MORE = [
     "create or replace secret (type http)",
     "drop secret s",
     "drop persistent secret if exists s",
-    # Create, change or drop tables.
+    # Statements that create, change or drop tables.
     "drop table if exists ledger cascade",
     "drop view if exists queries.public",
     "drop table queries.partner; select 1",

@@ -77,7 +77,7 @@ def _everything(*directories):
 
 
 def test_every_attempt_to_break_out_is_refused(published, tmp_path, monkeypatch):
-    """Each of 250 statements that try to reach more than the releases raises NotAllowedError and changes nothing."""
+    """Each of 250 statements that try to use more than the releases raises NotAllowedError and changes nothing."""
     elsewhere, here = tmp_path / "elsewhere", tmp_path / "cwd"
     elsewhere.mkdir()
     here.mkdir()
@@ -150,7 +150,7 @@ def test_a_release_that_was_changed_is_refused(published, tmp_path):
     place = tmp_path / "published"
     shutil.copytree(published, place)
     shutil.copy(place / "partner.parquet", place / "queries.parquet")
-    with open_analyst(place) as analyst:  # two files of the same release make one table
+    with open_analyst(place) as analyst:  # a copy of a release file adds no second table
         assert analyst.tables().height == 3
     release = sh.read(place / "partner.parquet")
     forged = release.frame.with_columns(pl.col("noisy_count") + 1)

@@ -63,7 +63,7 @@ def test_a_statement_is_stopped_at_the_time_limit(query):
 
 
 def test_a_statement_can_be_stopped(analyst):
-    """Another thread can interrupt a statement; the session then runs further statements until it is closed."""
+    """Another thread can interrupt a statement. The session can then run further statements until it is closed."""
     timer, begun = threading.Timer(0.5, analyst.interrupt), time.monotonic()
     timer.start()
     with pytest.raises(StatementError):

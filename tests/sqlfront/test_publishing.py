@@ -12,7 +12,7 @@ RELEASE = "release {name} from queries at level {level} expecting 1 false keys t
 
 
 def test_no_file_that_is_something_else_is_replaced(ran, here, store):
-    """RELEASE … TO never replaces a file with other content, not even through a link, and then draws no noise."""
+    """If the target of RELEASE … TO has other content or links to such a file, it is kept and no noise is drawn."""
     ran(CREATE + RELEASE.format(name="first", level=1, file="first.parquet"))
     before = (here / "first.parquet").read_bytes()
     (here / "text.parquet").write_text("mine")
@@ -33,7 +33,7 @@ def test_no_file_that_is_something_else_is_replaced(ran, here, store):
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_the_release_of_a_dropped_series_is_not_replaced(ran, here, store, ending):
-    """A new series does not replace the files of a dropped series of the same name, and spends nothing."""
+    """RELEASE … TO keeps a file that a dropped series of the same name published, and spends nothing."""
     release = RELEASE.format(name="first", level=1, file=f"first.{ending}")
     ran(CREATE + release + "drop series queries;" + CREATE)
     _, problems = ran(release)

@@ -16,7 +16,7 @@ GOOD = [
     *(f"select count(*) as n from s{i}.r{i % 3}" for i in range(5)),
     *(f"select n from t{i}" for i in range(5)),
 ]
-# Index in `GOOD`: a wrong statement to put there, and part of the error that the check reports.
+# Dict from index in `GOOD` to a statement that replaces the good one, and a part of the error from the check.
 WRONG = {
     3: ("creat table t3 as select 1", "syntax error"),
     12: ("create view v2 as select 'unknown $p', $nothing", "has no value"),
@@ -26,7 +26,7 @@ WRONG = {
     38: ("release r1 from s4 at lvel 0.2", "expected LEVEL"),
     49: ("select n frm t4 x y", "syntax error"),
 }
-# The same for statements that pass the check but fail when they run.
+# Dict from index in `GOOD` to a statement that passes the check but fails when it runs, and a part of the error.
 FAILING = {
     7: ("create table t1 as select 1", "already exists"),
     21: (f"create series s1 with ({OPTIONS}, cap = 1) as select * from v1 limit 5", "LIMIT"),
@@ -43,7 +43,7 @@ def _script(*planted):
 
 
 def _level(store):
-    """Return the levels that the ledger shows for populations."""
+    """Return the level of each population in the ledger."""
     return store.ledger(full=True).filter(scope="population")["level"].to_list()
 
 
@@ -144,7 +144,7 @@ def test_a_dry_run_counts_periods_that_were_dropped(store, session):
     foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
     assert [str(outcome.error) for outcome in foreseen] == [str(outcome.error) for outcome in done]
     assert foreseen[-1].error is not None
-    ended = "nothing more can be added to v"  # only dropping a released period says this
+    ended = "nothing more can be added to v"  # a message that appears only if the dropped period had a release
     assert not any(ended in outcome.message for outcome in (foreseen[0], done[0]))
     for dry in (True, False):
         (dropped,) = run_script(session, "drop series v_2026w12", dry_run=dry)

@@ -77,7 +77,7 @@ def test_an_unverified_query_is_run_and_remembered(store, ran):
     [
         ("create view v as select * from log where query <> 'bus 1'", "v"),
         ("attach ':memory:' as other; create table other.v as from log; use other", "v"),
-        # Here, a view or table of the session replaces the data frame `log`.
+        # In these cases, a view or table of the session takes precedence over the data frame `log`.
         ("create table other as from log; create or replace temp view log as from other limit 3", "log"),
         ("create table other as from log; drop view log; create table log as from other limit 3", "log"),
     ],
@@ -130,7 +130,7 @@ def test_a_session_whose_settings_change_what_a_query_means_is_refused(ran, sett
 
 
 def test_a_release_is_public(ran):
-    """A query may join a log with a published release, even if a session table now has the release's name."""
+    """A query may join a log with a published release, even if the session later gets a table of the same name."""
     joined = "create series {} with ({}) as select l.user_id, l.query from log l join queries.public p using (query);"
     _, problems = ran(CREATE + "release public from queries at level 1;" + joined.format("b", OPTIONS))
     assert problems == []

@@ -1,4 +1,4 @@
-"""After a store is copied, restored or moved, no level gets two noises, except as docs/store.md warns.
+"""A store that was copied, restored or moved draws no second noise for a level, except as docs/store.md warns.
 
 A scenario is a list of steps. A step is a method of `World`, such as `make`, `open`, `use` (release at a new level)
 or `adopt` (adopt, then use), or else a shell command. The steps run in a directory with a store at `home/store`,
@@ -86,7 +86,7 @@ class World:
             self.patch.setattr(module, "identity_of", lambda _: "1:1")
 
     def _dying(self, store, owner, name, before=lambda: None):
-        """Make a release that is interrupted by a KeyboardInterrupt when it calls the function `name`."""
+        """Start a release, and interrupt it with a KeyboardInterrupt when it calls the function `name`."""
 
         def dies(*_, **__):
             before()
@@ -106,7 +106,7 @@ class World:
 
     @property
     def noises(self):
-        """Return the number of different noises among all releases at level 1."""
+        """Return how many different noises the releases at level 1 have."""
         return len({frame.hash_rows(seed=1).sum() for frame in self.seen})
 
 
@@ -127,7 +127,7 @@ def older(how, what, then="use", first="use"):
 
 
 def moved(at, first, *, opened):
-    """Return a scenario that moves a store, puts a copy at its old path or elsewhere, and uses both stores."""
+    """Return a scenario that moves a store, puts a copy at the old path or elsewhere, and uses both stores."""
     copy = "home/store" if at == "home" else "copy"
     uses = [f"adopt {copy}", "use elsewhere/store"]
     begun = "cp -a home/store kept; mv home/store elsewhere;" + " open elsewhere/store;" * opened
@@ -268,7 +268,7 @@ def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", NAMED)
 def test_copies_listed_as_not_noticed_are_not_noticed(what, taken):
-    """In each scenario that docs/store.md lists as not noticed, the two copies of a store draw different noise."""
+    """In each scenario that docs/store.md marks as "not noticed", both copies of a store draw noise for one level."""
     assert taken(NAMED[what][0]).noises == 2
 
 
@@ -280,7 +280,7 @@ def test_whoever_uses_a_store_honestly_is_not_refused(what, taken):
 
 
 def test_the_page_lists_all_ways_to_copy_a_store():
-    """docs/store.md lists every scenario of these tests, and gives advice if a copy is not noticed in a scenario."""
+    """docs/store.md lists every scenario of these tests, and gives advice where a copy is not noticed."""
     page = " ".join(PAGE.read_text().split())
     missing = [what for what in BESIDE if f"| {what} | no noise is drawn twice |" not in page]
     missing += [what for what, (_, words) in NAMED.items() if f"| {what} | **not noticed** |" not in page]

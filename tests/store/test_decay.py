@@ -56,7 +56,7 @@ def flip(file, bit):
 
 
 def outcome(path, whole):
-    """Return "harmless", "noticed", "another number" or "crash", according to what a damaged store does."""
+    """Read a damaged store, and return "harmless", "noticed", "another number" or "crash" for what happens."""
     try:
         return "harmless" if seen(path) == whole else "another number"
     except SparsehistError:
@@ -66,7 +66,7 @@ def outcome(path, whole):
 
 
 def unchecked(parts, number):
-    """Return a part of the counts without verifying its checksum."""
+    """Return part `number` of a file without verifying the checksum; this replaces the method that verifies it."""
     return memoryview(parts._mapped)[parts._bounds[number] : parts._bounds[number + 1]]
 
 

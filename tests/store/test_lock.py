@@ -24,7 +24,7 @@ def test_a_store_is_opened_once_at_a_time(tmp_path):
 
 
 def test_rounds_of_many_threads_do_not_mix(tmp_path):
-    """Threads that make releases at the same time wait for each other, and each builds on the previous round."""
+    """Threads that make releases at the same time wait for each other, and each release builds on the one before."""
     path = make_store(tmp_path / "s", durable=False)
     model = Model(1)
     errors = []

@@ -69,7 +69,7 @@ def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls)
     kinds = [call for call, _ in calls]
     assert kinds.index("commit") > kinds.index("name")
     assert [call for call in calls if call[0] == "fsync"][-1] == ("fsync", tmp_path / "s.generation")
-    assert kinds.count("fsync") == 3  # SQLite itself makes five more
+    assert kinds.count("fsync") == 3  # not counting five by SQLite itself, which are not recorded
     calls.clear()
     counts = sh.Counts(pl.DataFrame({"k": ["a"], "count": [900]}), largest=1)
     series = sh.create(tmp_path / "t", counts, name="t", key="k", max_keys=1, domain=sh.Strings(max_bytes=4))
@@ -96,7 +96,7 @@ def test_a_backup_is_on_the_disk_and_is_no_second_store(tmp_path, calls):
 
 
 def test_a_public_ledger_lists_one_release_per_generation(tmp_path):
-    """A public ledger lists each release once, and refuses another release or other rows for a generation."""
+    """A public ledger lists each release once, and refuses a second release or different rows for a generation."""
     entry = {"store": "s", "generation": 1, "round": "a", "digest": "0"}
     publish(tmp_path, entry)
     publish(tmp_path, entry)

@@ -27,7 +27,7 @@ from tests.store.example import SALT
     ids=["text", "bytes", "integers", "unsigned", "product"],
 )
 def test_every_key_is_found_under_its_own_type(tmp_path, keys, absent):
-    """Keys of every type are read back with their type, sorted by count, and an absent key is not found."""
+    """Keys of every type are read back with this type, in the order of their counts; an absent key is not found."""
     counted = pl.DataFrame(keys).with_columns(count=pl.Series([5, 1, 1, 3, 3]))
     written = write_series_files(tmp_path, counted, salt=SALT, durable=False, rng=seeded(1))
     files = SeriesFiles(tmp_path, written, SALT)
@@ -46,7 +46,7 @@ def test_every_key_is_found_under_its_own_type(tmp_path, keys, absent):
 
 
 def test_order_within_a_group_is_uniform(tmp_path):
-    """Keys with equal counts are stored in a uniformly random order; mere random rotations would be detected."""
+    """Keys with equal counts are stored in a uniformly random order; a random rotation would be detected as wrong."""
     counted = pl.DataFrame({"key_0": [0, 1, 2, 3, 4], "count": [9, 2, 2, 2, 2]})
     counts = counted["count"].to_numpy()
     n = 4800

@@ -58,7 +58,7 @@ def browser() -> Iterator[Any]:
 
 
 class Visit(NamedTuple):
-    """A browser tab; `messages` also has the page's errors and dialogs, and `requests` the requested addresses."""
+    """A browser tab, the messages, errors and dialogs of the page in it, and the addresses that were requested."""
 
     tab: Any
     messages: list[str]
@@ -76,7 +76,7 @@ class Visit(NamedTuple):
 
     def accessibility_faults(self, *, contrast: bool = True) -> list[str]:
         """Return the serious and critical accessibility faults that axe-core finds on the page."""
-        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # allowed even on a page that forbids scripts
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # Playwright can do so even if the page forbids scripts
         # Finish all animations first, because contrast would be wrong while colours fade.
         self.tab.evaluate("document.getAnimations().forEach(animation => animation.finish())")
         rules = {"color-contrast": {"enabled": contrast}}

@@ -116,7 +116,7 @@ def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
     """Return a p-value for the hypothesis that vectors, shape (n, k), are normal with mean 0 and this covariance.
 
     The vectors are whitened. A G-test compares them with independent normal numbers, and a Kolmogorov-Smirnov test
-    compares their squared lengths with chi-square. The result is twice the smaller p-value.
+    compares their squared lengths with the chi-square distribution. The result is twice the smaller p-value.
     """
     values = np.asarray(sample, dtype=np.float64)
     white = np.linalg.solve(np.linalg.cholesky(np.asarray(covariance, dtype=np.float64)), values.T).T

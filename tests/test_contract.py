@@ -63,7 +63,7 @@ def test_create_and_its_companions_take_these_parameters() -> None:
 
 
 def test_the_examples_of_the_contract_run(files: Path) -> None:
-    """A series made from files can be released at levels of every kind, and written releases can be read back."""
+    """A series made from files can be released with every kind of level, and written releases can be read back."""
     store = sh.open("logs.sparsehist", create=True)
     declared = {
         "name": "queries", "unit": "user_id", "key": "query", "domain": sh.Strings(max_bytes=32), "max_keys": 20,
@@ -116,7 +116,7 @@ def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
 
 
 def test_steps_by_number_or_by_date(files: Path) -> None:
-    """A running series accepts numbers or dates as steps, and `store.series` finds the series by its name."""
+    """A running series accepts numbers or dates as steps, and `store.series` finds the series by name."""
     store = sh.open(":memory:", seed=1)
     series = sh.create(store, name="daily", steps=sh.Steps(30, start="2026-01-01", every="day"), **PAGES)
     assert isinstance(series, RunningSeries)

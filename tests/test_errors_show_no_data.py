@@ -1,4 +1,4 @@
-"""Tests that errors, warnings and log records show neither values nor length of data in a wrong parameter.
+"""Tests that errors, warnings and log records hide values and length of data that is passed in a wrong parameter.
 
 Every public function, class and method is called with each kind of data in each of its parameters, and with plausible
 values in its other required parameters. The command line prints no traceback, because local variables could contain
@@ -172,7 +172,7 @@ def _fitting(receivers: dict[type, Any], made: type) -> Any:
 
 
 def plausible(directory: Path, receivers: dict[type, Any]) -> dict[str, Any]:
-    """Return a dict from name of a required parameter to a plausible value; missing parameters are set to None."""
+    """Return a dict from parameter name to plausible value; other required parameters are set to None in calls."""
     rng, family = np.random.default_rng(2), noise.DiscreteLaplace()
     return {
         "store": receivers[sh.Store], "log": _LOG, "source": _LOG, "frame": _LOG, "unit": "user_id", "key": "query",

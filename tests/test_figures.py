@@ -21,7 +21,7 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "figures"
 
 
 def test_curves_have_the_reference_values():
-    """The curves of `benchmarks/figures` agree with reference values to a relative error of 1e-14."""
+    """The curves of `benchmarks/figures` have a relative error of at most 1e-14 against reference values."""
     assert relaxation_atom(0.5, 1, 2) == pytest.approx(0.3032653298563167118, rel=1e-15)
     assert relaxation_density(-0.5, 0.5, 1, 2) == pytest.approx(0.1673476201113223717, rel=1e-15)
     assert independent_over_lossless(5, 0.001, 5) == pytest.approx(1.1349716342813667596, rel=1e-14)
@@ -30,7 +30,7 @@ def test_curves_have_the_reference_values():
 
 @pytest.mark.parametrize("known", [0.0, -2.0])
 def test_a_relaxation_is_a_law(known):
-    """Given coarse noise, the finer noise has an atom there and otherwise a density, of total probability 1."""
+    """The conditional distribution of finer noise, a density plus an atom at the coarse noise, has total mass 1."""
     y = np.linspace(-40, 40, 4_000_001)
     total = np.trapezoid(relaxation_density(y, known, 1, 2), y) + relaxation_atom(known, 1, 2)
     assert total == pytest.approx(1, abs=1e-7)
@@ -38,7 +38,7 @@ def test_a_relaxation_is_a_law(known):
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_staircase_is_private_and_better_than_laplace(epsilon):
-    """The staircase density integrates to 1, is ε-private for shifts up to 1, and has less variance than Laplace."""
+    """The staircase density has integral 1, privacy ε for shifts up to 1, and less variance than Laplace noise."""
     x = (np.arange(-4_000_000, 4_000_000) + 0.5) / 50_000
     density = staircase_density(x, epsilon)
     assert density.sum() / 50_000 == pytest.approx(1, abs=1e-4)

@@ -49,7 +49,7 @@ def test_a_pair_as_a_cap_names_the_budget():
 
 @pytest.mark.parametrize("kind", [{"every": "every('month', periods=3, budget='0.5')"}, {"steps": 3}])
 def test_missing_units_are_dropped_by_a_series_declared_anew(kind):
-    """The error about null units recommends on_null="drop", which works after the series was dropped."""
+    """The error about null units recommends on_null="drop". This works after the series is dropped and recreated."""
     store = sh.open(":memory:", seed=1)
     step = {"period": "2026-03"} if "every" in kind else {"step": 1}
     lacking = pl.concat([LOG, pl.DataFrame({"UserID": [None], "key": ["k0"]})], how="vertical_relaxed")
@@ -80,7 +80,7 @@ def test_a_periodic_series_with_periods_is_not_dropped():
 
 
 def test_a_choice_at_too_small_a_level_names_one_that_serves():
-    """If a level is too small to choose max_keys, the error names a level that works; 4 × a planned level works."""
+    """The error about a level too small to choose max_keys names a larger level and a plan; both lead to a choice."""
     store, domain = sh.open(":memory:", seed=3), sh.Integers(1000)
     log = pl.DataFrame({"unit": range(20_000), "key": [unit % 4 for unit in range(20_000)]})
     choice = {"unit": "unit", "key": "key", "domain": domain}

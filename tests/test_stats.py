@@ -10,7 +10,7 @@ from sparsehist.entropy import seeded
 from tests import stats
 
 PMF = np.array([0.3, 0.25, 0.15, 0.1, 0.08, 0.06, 0.03, 0.02, 0.01])
-# Covariance of Brownian motion at times 1, 2 and 4, which is like the noise of one cell at three levels.
+# Covariance of Brownian motion at times 1, 2 and 4, which models the noise of one cell at three levels.
 PATH_COVARIANCE = np.minimum.outer([1.0, 2.0, 4.0], [1.0, 2.0, 4.0])
 
 

@@ -27,7 +27,7 @@ def test_every_query_gets_noise_however_large_the_others_are(matrix: np.ndarray,
     size = np.linalg.norm(matrix, axis=1)
     assert (np.abs(factored - matrix).max(axis=1) <= 1e-8 * size).all()
     assert (strategy.variance() > 0).all()
-    optimised = strategy_named("optimised", workload)  # which could mistake tiny weights for rounding errors
+    optimised = strategy_named("optimised", workload)  # this optimiser could mistake tiny weights for rounding errors
     cells = np.eye(workload.n_cells)
     np.testing.assert_allclose(optimised.to_cells(optimised.apply(cells)), cells, atol=1e-9)
     assert (optimised.variance() > 0).all()
@@ -35,7 +35,7 @@ def test_every_query_gets_noise_however_large_the_others_are(matrix: np.ndarray,
 
 @pytest.mark.parametrize("users", [8000, 8500])
 def test_no_release_fails_for_what_the_counts_are(users: int) -> None:
-    """A workload answer above 2^53 causes no failure, because a failure would reveal that the count is large."""
+    """A workload answer above 2^53 must not make a release fail: the failure would reveal that a count is large."""
     log = pl.DataFrame({"user": range(users), "a": [0] * users, "b": [0] * users})
     store, domain = sh.open(":memory:", seed=1), sh.Product(a=sh.Integers(1), b=sh.Integers(1))
     series = sh.create(store, log, name="s", unit="user", key=["a", "b"], max_keys=1, domain=domain)

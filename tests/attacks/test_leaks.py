@@ -179,7 +179,7 @@ def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
 
 
 def test_an_engine_error_does_hold_a_secret() -> None:
-    """Control: DuckDB's own error message does quote the secret, so a test of messages could find a secret."""
+    """Control: DuckDB's own error message quotes the secret, so the tests above could find it in a message."""
     with pytest.raises(duckdb.Error, match="SECRET"):
         duckdb.sql(f"select '{SECRET}'::int").fetchall()
 
@@ -231,7 +231,7 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
 ) -> None:
     """Whether a release is refused for too many rows depends only on public numbers.
 
-    To be fast, the test lowers the public limit on expected false keys and the limit on binomial draws behind it.
+    To be fast, the test lowers two limits: on expected false keys, which is public, and on binomial draws.
     """
     assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)

@@ -15,7 +15,7 @@ USERS = [f"u{i}" for i in range(50)]
 
 
 def written(path: Path, log: pl.DataFrame | str) -> Path:
-    """Write a text, or a frame as CSV or Parquet as the path's ending says, to a file; return the path."""
+    """Write a text, or a frame in the format of the path's ending (CSV or Parquet), to a file; return the path."""
     path.parent.mkdir(exist_ok=True)
     if isinstance(log, str):
         path.write_text(log)
@@ -73,7 +73,7 @@ def test_line_breaks_inside_quotes_are_part_of_the_key(tmp_path: Path) -> None:
 
 
 def test_the_ending_of_each_file_says_what_separates_its_fields(tmp_path: Path) -> None:
-    """A file's ending, .csv or .tsv, determines its delimiter, and columns of several files are matched by name."""
+    """A file's ending, .csv or .tsv, determines the delimiter. Columns of several files are matched by name."""
     first = written(tmp_path / "log.tsv.d" / "a.csv", "user_id,query\nann,a\tb\n")
     second = written(tmp_path / "log.tsv.d" / "b.tsv", "query\tuser_id\na,b\tcid\n")
     assert kept_pairs([str(first), str(second)]) == {("ann", "a\tb"), ("cid", "a,b")}

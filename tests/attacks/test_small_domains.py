@@ -16,7 +16,7 @@ from tests.stats import assert_consistent, assert_detected, two_sample_outcomes,
 
 RUNS = 2500
 FEW = 120
-# Six releases: levels are in mixed order, two levels occur again with other thresholds, one threshold is negative.
+# Six releases, with levels in mixed order. Two levels occur again with other thresholds; one threshold is negative.
 LEVELS = ["0.2", "1/2", "0.05", "0.2", "1/3", "0.05"]
 THRESHOLDS = [1.5, 1.0, 3.0, 0.5, -0.25, 4.0]
 

@@ -1,4 +1,4 @@
-"""Commands do the same as the Python interface, and report results by exit codes and JSON."""
+"""Commands do the same as the Python interface, and report results with exit codes and JSON."""
 
 import errno
 from pathlib import Path

@@ -76,7 +76,7 @@ def weekly(sparsehist, here):
 
 
 def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekly):
-    """`show` and `ledger` list all periods as one series, with its cost per user-week and per user."""
+    """`show` and `ledger` list all periods as one series, with the cost per user-week and per user."""
     for week, units in ((11, 900), (12, 1800)):
         out = f"r{week}.parquet"
         words = f"release s --series weekly_2026w{week} --name public --level 0.5 --out {out}"

@@ -72,7 +72,7 @@ def test_logs_that_break_a_rule_are_refused_without_a_value(units, keys, pattern
     ],
 )
 def test_files_that_cannot_be_read_are_named(tmp_path, name, content, pattern):
-    """An error about an unreadable file gives its name and the reason, but none of its content."""
+    """An error about an unreadable file gives the file's name and the reason, but none of the content."""
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     refused(InputError, pattern, tmp_path / name)
 

@@ -89,7 +89,7 @@ def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, form: str) -> 
 @pytest.mark.parametrize("content", [b"key\n\xff\n", b'key\n"a\n', b"other\n1\n", b""])
 @pytest.mark.parametrize("hive", ["user", "hour"])
 def test_no_error_shows_what_names_of_folders_hold(tmp_path: Path, content: bytes, hive: str) -> None:
-    """No error about a file shows the value in the name of its Hive folder, which may be a unit or a key."""
+    """No error about a file shows the value in the name of a Hive folder, because it may be a unit or a key."""
     folder = tmp_path / "log" / "user=planted"
     folder.mkdir(parents=True)
     (folder / "part.csv").write_bytes(content)

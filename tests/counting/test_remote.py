@@ -30,7 +30,7 @@ OBJECT = f"<Contents><Key>{{}}</Key><Size>{{}}</Size><ETag>1</ETag><LastModified
 
 @pytest.fixture
 def served() -> Iterator[tuple[dict[str, bytes], str, dict[str, str]]]:
-    """Serve a bucket `lake` over S3 and by signed URLs; yield its objects, its address and the S3 options."""
+    """Serve a bucket `lake` over S3 and by signed URLs; yield the objects, the address and the S3 options."""
     objects: dict[str, bytes] = {}
 
     class Handler(BaseHTTPRequestHandler):

@@ -23,7 +23,7 @@ def test_two_tuples_are_alike_only_part_by_part(tuples):
 
 
 def test_taking_one_tuple_out_leaves_the_others_as_they_are():
-    """Deleting one unit, a pair (date, ip), leaves the kept keys of all others unchanged, even on the same date."""
+    """Deleting a unit (date, ip) leaves the kept keys of all others unchanged, even of units with the same date."""
     rng = seeded(3)
     days = pl.Series(rng.integers(3, size=300)).cast(pl.Int32).cast(pl.Date)
     keys = pl.Series([f"p{n}" for n in rng.integers(12, size=300)])

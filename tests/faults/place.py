@@ -110,7 +110,7 @@ def _check_remains(place, registered):
 
 
 def forked(step):
-    """Run a function in a fork and return its exit code, which is negative if a signal killed it."""
+    """Run a function in a forked child; return the exit code, which is negative if a signal killed the child."""
     child = os.fork()
     if child == 0:
         faulthandler.dump_traceback_later(300, exit=True)  # a child that hangs prints its stack

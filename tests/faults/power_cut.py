@@ -72,7 +72,7 @@ class Write(NamedTuple):
 
 @dataclass(eq=False)
 class File:
-    """A file: its contents on the disk, and the writes since its last fsync."""
+    """A file: the contents on the disk, and pending writes since the last fsync."""
 
     durable: bytes = b""
     pending: list[Write] = field(default_factory=list)
@@ -83,7 +83,7 @@ class File:
 
 @dataclass(eq=False)
 class Directory:
-    """A directory: its entries on the disk, and the changes of entries since its last fsync."""
+    """A directory: the entries on the disk, and pending changes of entries since the last fsync."""
 
     durable: dict[str, Node] = field(default_factory=dict)
     pending: list[dict[str, Node | None]] = field(default_factory=list)

@@ -52,7 +52,7 @@ def released(place, **how):
 
 
 def day(place, step):
-    """Return the log of a step or week; half of its users were also in the previous step or week."""
+    """Return the log of a step or week; half of the users were also in the previous step or week."""
     return pl.scan_parquet(place.log).with_columns(pl.col("user") + 400 * step)
 
 
@@ -200,7 +200,7 @@ def prepare_clear(place):
 
 
 def unmove(place):
-    """Check that a store opens after a move, and again after moving back; then move it for the next attempt."""
+    """Check that a moved store opens, and again after it is moved back; then move it for the next attempt."""
     sh.open(place.root / "kept")
     (place.root / "kept").rename(place.store)
     inspect(place)

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  a query is easier to read on one line
-"""Queries that the query check must refuse, each with a pattern that its error message must match.
+"""Queries that the query check must refuse, each with a pattern that the error message must match.
 
 Queries whose name begins with "not in the language" keep units separate, but use a form that the check does not accept.
 """

@@ -20,7 +20,7 @@ LOG = pl.DataFrame({"user_id": [1, 1, 2, 9], "query": ["b", "a", "c", "d"], "ts"
 
 
 def rows(query, tables=None, **parameters):
-    """Check a query, run it, and return its rows in sorted order."""
+    """Check a query, run it, and return the rows in sorted order."""
     found = checked_query(
         Query(query, {"log": LOG} if tables is None else tables, {"areas": AREAS}, parameters), "user_id"
     )
@@ -108,7 +108,7 @@ def test_statistics_of_a_file_which_leave_nan_out_decide_nothing(query, tmp_path
 
 
 def test_an_enum_is_text():
-    """An ENUM column is read as text, because its list of values may come from the rows of all units."""
+    """An ENUM column is read as text, because the type's list of values may come from the rows of all units."""
     made = LOG.with_columns(mood=pl.col("query").cast(pl.Enum(["d", "c", "b", "a"])))
     for words in ("typeof(mood)", "enum_range(mood)", "enum_code(mood)", "cast(query as enum('a', 'b'))"):
         assert refused(f"select user_id, {words} as query from log", "not in the language", {"log": made})
@@ -187,7 +187,7 @@ def test_a_letter_that_only_python_folds_makes_another_column():
 
 
 def test_sources_do_not_change_between_check_and_run(tmp_path):
-    """A query keeps the files and column types of its check, even if files are added or changed before it runs."""
+    """A query runs on the files and column types that were checked, even if files are added or changed meanwhile."""
     LOG.write_parquet(tmp_path / "a.parquet")
     made = checked_query(
         Query(f"select user_id, sum(ts)::varchar as query from '{tmp_path}/*.parquet' group by 1"), "user_id"

@@ -1,4 +1,4 @@
-"""The ledger shows what releases cost, and budgets and caps refuse releases that would exceed them."""
+"""The ledger shows what releases cost, and releases that would exceed a budget or cap are refused."""
 
 from __future__ import annotations
 

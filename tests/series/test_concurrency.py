@@ -78,7 +78,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @pytest.mark.parametrize("state", ["cold", pytest.param("warm", marks=LINUX)])
 def test_a_fork_draws_no_noise_twice(tmp_path: Path, state: str) -> None:
-    """A forked child gets the same noise for a level as its parent; it is refused if Polars already had threads."""
+    """A forked child gets its parent's noise for a level, or an error if Polars had threads before the fork."""
     series = a_store(tmp_path / "store")
     done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path / "store"), state], check=False, timeout=120)
     if state == "warm":

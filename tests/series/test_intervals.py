@@ -158,7 +158,7 @@ def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
         noisy[rows] = scene.publish(int(count), int(rows.sum()), int(count))
     found = count_estimates(scene.family, scene.level, noisy, scene.bound, scene.step)
     assert (found.counts >= 0).all()
-    seen = noisy < top - 7 * scene.std  # noisy counts that true counts above `top` would hardly give
+    seen = noisy < top - 7 * scene.std  # true counts above `top` would hardly give these
     near = seen & (noisy < scene.bound + 2 * scene.std)
     for rows in (near, seen & ~near):
         off = (found.counts - counts)[rows] / found.errors[rows]

@@ -153,7 +153,7 @@ NOT_STEPS = [0, -1, 3, "1/0", None, "1e-12"]
 
 @pytest.mark.parametrize("told", [*({"clip": clip} for clip in NOT_BOUNDS), *({"step": step} for step in NOT_STEPS)])
 def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
-    """A measure is refused if its clip is not positive and finite or is not a multiple of its step."""
+    """A measure is refused if the clip is not positive and finite, or is not a multiple of the step."""
     with pytest.raises(DeclarationError):
         sh.Measure("price", **({"clip": 100} | told))
 

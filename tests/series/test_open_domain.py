@@ -1,4 +1,4 @@
-"""In an open domain, keys of a single unit are published with the computed probability, at most delta."""
+"""In an open domain, keys that have one unit are published with the computed probability, at most delta."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost
     assert 0.25e-6 < fine["delta_infinity"] <= 0.5e-6
     assert fine["delta_infinity"] < coarse["delta_infinity"] <= 0.75e-6
     assert "0.2-zCDP" in fine["guarantee"] and "0.2-zCDP" in coarse["guarantee"]
-    with pytest.raises(BudgetExceededError, match="is set aside for them"):  # for open domains: 5e-7
+    with pytest.raises(BudgetExceededError, match="is set aside for them"):  # half of 1e-6 is for the open domain
         popular().release("goal", level=sh.EpsilonDelta(2, "1e-6"), open_delta=7e-7)
     made = popular().release("goal", level=sh.EpsilonDelta(2, "1e-6")).metadata
     level = float(sh.privacy.as_level(made["level"]))
@@ -108,7 +108,7 @@ def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost
 
 
 def test_a_threshold_that_would_go_beyond_delta_is_refused_and_spends_nothing() -> None:
-    """A threshold that would exceed delta is refused without cost, and the error names an allowed threshold."""
+    """A threshold that would exceed delta is refused and costs nothing; the error names an allowed threshold."""
     series = popular()
     spent = series.release("first", level="0.1").metadata
     with pytest.raises(BudgetExceededError) as refusal:

@@ -135,7 +135,7 @@ def test_a_release_takes_the_whole_of_its_budget(declared: dict[str, Any], workl
 
 @pytest.mark.parametrize("route", ["gaussian", "renyi"])
 def test_a_budget_serves_an_open_series_that_is_declared_after_it(route: str) -> None:
-    """A budget accepts open domains that are declared later only if it has an `open_share`."""
+    """Only a budget with an `open_share` accepts an open domain that is declared after the budget was set."""
     stores = [sh.open(":memory:", seed=1) for _ in range(2)]
     asked: dict[str, Any] = {"epsilon": 4, "delta": "1e-6", "route": route}
     opened = {"domain": sh.Open("integer", delta="1e-6")}

@@ -82,7 +82,7 @@ def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys, parts):
 
 @pytest.mark.parametrize("norm", NORMS.values())
 def test_counts_are_sums_of_weights(norm):
-    """A weighted count is the sum of the weights of its units, even of units with more than `most_keys` keys."""
+    """A weighted count is the sum of the weights of a key's units, even of units with more than `most_keys` keys."""
     shares = Shares(3, 10, norm)
     sizes = {1: 1, 2: 3, 3: 4, 4: 7, 5: 10}
     found = counts_of(log_of(sizes), shares)

@@ -1,4 +1,4 @@
-"""The store keeps cells whose noise was drawn but not published, and nothing public depends on these cells."""
+"""The store keeps tracked cells that are not published, and nothing public depends on these cells."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_explicit_cells_are_tracked_and_only_what_exceeds_is_published() -> None
 
 
 def test_empty_cells_that_are_all_drawn_have_keys_and_stay_out_of_sight() -> None:
-    """If every empty cell of a small domain is drawn, releases still publish only cells above the threshold."""
+    """If every empty cell of a small domain is tracked, releases still publish only cells above the threshold."""
     series = Drawn(np.append(np.full(20, 4), np.zeros(180, int)), 1, rng=entropy.seeded(6))
     low = series.release("low", "1/2", -1.8)
     assert series.state.cells.position.size == 200 > low.height
@@ -62,7 +62,7 @@ def test_public_views_count_what_is_published() -> None:
 
 
 def test_a_domain_too_large_to_be_drawn_as_a_whole_is_refused_by_public_numbers() -> None:
-    """A threshold that would draw every cell is refused, with a message that does not depend on the log."""
+    """A threshold so low that all cells would be tracked is refused. The message does not depend on the log."""
     outcomes = []
     for count in (0, 50):
         counts = pl.DataFrame({"cell": [3], "count": [count + 1]})

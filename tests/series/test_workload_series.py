@@ -78,7 +78,7 @@ def test_products_and_marginals_name_their_queries_in_keys():
 
 
 def test_all_ranges_are_answered_on_demand(tmp_path):
-    """A release of all ranges stores one row for each cell, and its file answers a query for any range."""
+    """A release of all ranges stores one row for each cell, and the release file answers a query for any range."""
     released = _hours().release("ranges", workload="ranges()", level=FINE)
     released.write_parquet(tmp_path / "ranges.parquet")
     read = sh.read(tmp_path / "ranges.parquet")
@@ -123,7 +123,7 @@ def test_a_column_of_text_is_summed_over():
 
 
 def test_a_matrix_is_a_workload(tmp_path):
-    """After its store is reopened, a release of a matrix workload can be read by name, without the matrix."""
+    """After a store is reopened, a release of a matrix workload can be read by name, without the matrix."""
     log = pl.DataFrame({"unit": np.arange(COUNTS.sum()), "key": np.repeat(np.arange(24), COUNTS)})
     series = sh.create(tmp_path / "s", log, name="s", unit="unit", key="key", max_keys=1, domain=sh.Integers(24))
     matrix = np.zeros((3, 24))

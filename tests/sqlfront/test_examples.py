@@ -7,7 +7,7 @@ import pytest
 import sparsehist as sh
 
 CHECKOUT = Path(__file__).parents[2]
-SPENT = {"query_log": ["0.5"], "two_series": ["0.65"]}  # levels that these scripts say they spend
+SPENT = {"query_log": ["0.5"], "two_series": ["0.65"]}  # the spent level that each script states
 
 
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "docs" / "examples").glob("*.sql")), ids=lambda path: path.stem)

@@ -197,7 +197,7 @@ def test_every_place_of_a_statement_takes_a_parameter(store, log, here):
     ],
 )  # fmt: skip
 def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, name, wrong):
-    """A parameter is never parsed as SQL, and a wrong parameter is refused with its line before any release."""
+    """A parameter is never parsed as SQL. A wrong parameter is refused before any release, with a line number."""
     log.write_parquet("it's a log.parquet")
     with pytest.raises(errors.SparsehistError, match=r"line \d"):
         store.sql(EVERYWHERE, parameters={**PARAMETERS, name: wrong})
@@ -205,7 +205,7 @@ def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, na
 
 
 def test_units_may_be_tuples_and_renamed(store, ran):
-    """A unit may consist of two renamed columns, but an expression that merges units is refused."""
+    """A unit may consist of two renamed columns; an expression that merges units is refused."""
     made = CREATE.replace("unit = user_id", "unit = (u, place)").replace(
         "user_id, query", "{} as u, query as place, query"
     )
@@ -216,7 +216,7 @@ def test_units_may_be_tuples_and_renamed(store, ran):
 
 
 def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
-    """IF NOT EXISTS keeps a series of unchanged files, and refuses changed files or options and rows in memory."""
+    """IF NOT EXISTS keeps a series if files and options are unchanged. It never keeps a series of rows in memory."""
     log.write_parquet(here / "log.parquet")
     made = CREATE.replace("from log", "from 'log.parquet'")
     ran(made)

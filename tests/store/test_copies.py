@@ -259,7 +259,7 @@ def slow(names):
 
 @pytest.mark.parametrize("what", slow(BESIDE))
 def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
-    """In every scenario of copying or restoring a store, at most one noise is drawn for a level."""
+    """In every scenario of copying or restoring a store, noise is drawn at most once for a level."""
     world = taken(BESIDE[what])
     assert world.noises <= 1, f"{world.refusals} refusals of {world.refusals + len(world.seen)}"
     assert world.seen or "container" in what
@@ -268,7 +268,7 @@ def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", NAMED)
 def test_copies_listed_as_not_noticed_are_not_noticed(what, taken):
-    """In each scenario that docs/store.md marks as "not noticed", both copies of a store draw noise for one level."""
+    """In each scenario that docs/store.md marks "not noticed", two copies of a store draw different noise."""
     assert taken(NAMED[what][0]).noises == 2
 
 
@@ -280,7 +280,7 @@ def test_whoever_uses_a_store_honestly_is_not_refused(what, taken):
 
 
 def test_the_page_lists_all_ways_to_copy_a_store():
-    """docs/store.md lists every scenario of these tests, and gives advice where a copy is not noticed."""
+    """docs/store.md lists every scenario of these tests, and gives advice for those marked "not noticed"."""
     page = " ".join(PAGE.read_text().split())
     missing = [what for what in BESIDE if f"| {what} | no noise is drawn twice |" not in page]
     missing += [what for what, (_, words) in NAMED.items() if f"| {what} | **not noticed** |" not in page]

@@ -56,7 +56,7 @@ def flip(file, bit):
 
 
 def outcome(path, whole):
-    """Read a damaged store, and return "harmless", "noticed", "another number" or "crash" for what happens."""
+    """Read a damaged store, and return "harmless", "noticed", "another number" or "crash" for the outcome."""
     try:
         return "harmless" if seen(path) == whole else "another number"
     except SparsehistError:

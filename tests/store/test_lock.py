@@ -65,7 +65,7 @@ def in_child(work):
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_a_fork_inside_the_block_cannot_use_or_release_the_store(tmp_path):
-    """A forked child can neither commit to its parent's open store, nor release the lock or remove its files."""
+    """A forked child can neither commit to its parent's open store, nor release its lock or remove its files."""
     path = make_store(tmp_path / "s")
     model = Model(1)
     with open_state(path) as state:

@@ -66,7 +66,7 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
 
 
 def test_another_version_is_refused(path):
-    """A store of another format version is refused with an error that names the remedy."""
+    """A store of another format version is refused, and the error recommends a remedy."""
     (path / "format").write_text(json.dumps({"sparsehist store": 2}))
     with pytest.raises(StoreError, match="upgrade"), open_state(path):
         pass

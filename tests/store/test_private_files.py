@@ -20,7 +20,7 @@ def modes(path):
 
 
 def test_nothing_in_a_store_can_be_read_by_others(tmp_path):
-    """Directories of a store have mode 0700 and files, journals included, mode 0600, whatever the umask."""
+    """Whatever the umask, a store's directories have mode 0700, and its files, including journals, mode 0600."""
     before = os.umask(0)
     try:
         path = make_store(tmp_path / "s")
@@ -69,7 +69,7 @@ def test_settings_of_the_state_are_in_force(tmp_path):
 
 
 def test_a_truncated_file_is_named_without_its_length(tmp_path):
-    """An error about a truncated file hides its length, which would reveal the number of keys or units."""
+    """An error about a truncated file omits the length, which would reveal the number of keys or units."""
     written = write_file(tmp_path / "counts", bytes(4321), durable=False)
     (tmp_path / "counts").write_bytes(bytes(1234))
     with pytest.raises(StoreDamagedError, match="does not have its recorded size; restore") as caught:

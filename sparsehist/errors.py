@@ -1,7 +1,7 @@
 """All errors that sparsehist raises on purpose.
 
 `SparsehistError` is the base class. Its subclasses are `InputError` for bad input, `RefusedError` for privacy limits,
-`StoreError` for the durable state, and `LawError` for bugs. Each class has an exit code for the command line: 3 for
+`StoreError` for stores, and `LawError` for bugs. Each class has an exit code for the command line: 3 for
 privacy limits, 4 for a store in use, 5 for a series that differs from the request, and 2 for all others.
 
 An engine's message may quote a key or a unit. So `raise_alone` replaces an engine's error by another error that has
@@ -152,7 +152,7 @@ class StatementError(DeclarationError):
 
 
 class GuaranteeError(StatementError):
-    """A query may break the guarantee: rows of one unit may depend on other units. The message says what to write."""
+    """A query may break the guarantee: rows of one unit may depend on other units. The message says how to fix it."""
 
 
 class NotAllowedError(StatementError):
@@ -199,7 +199,7 @@ class LawError(SparsehistError):
 
 
 class StoreError(SparsehistError):
-    """The durable state cannot be used."""
+    """The store cannot be used."""
 
 
 class StoreInUseError(StoreError):

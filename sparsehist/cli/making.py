@@ -93,7 +93,7 @@ def append(
 
     Appending the same log again changes nothing; another log for the same step or
     period is refused. For a running series, and if a unit counts in some periods only,
-    the store records which units counted, as secret as the log, until finish erases it.
+    the store keeps a secret record of the units that counted; finish erases it.
 
     For example:
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet

@@ -264,7 +264,7 @@ def _interval(row: Row, column: str = "noisy_count") -> str:
 
 
 def _over_time(name: str, what: str, released: Mapping[str, Release], columns: Sequence[str]) -> Picture:
-    """Draw the counts of the last release's largest keys over steps or periods."""
+    """Draw the counts of the largest keys of the last release, over steps or periods."""
     *_, last = released.values()
     largest = last.frame.head(MOST_LINES).select(columns).rows()
     rows = [

@@ -39,7 +39,7 @@ class DeclaredSeries:
     """Base class of all series, with the store and the declaration."""
 
     def __init__(self, store: Store, declaration: Declaration) -> None:
-        """Use `create` and `Store.series` instead."""
+        """Do not call this constructor: use `create` or `Store.series`."""
         self.store, self.declaration = store, declaration
 
     @property
@@ -59,7 +59,7 @@ class CountedSeries(DeclaredSeries):
     """Base class of series with releases and a cap."""
 
     def __init__(self, store: Store, declaration: Declaration, series_id: str) -> None:
-        """Use `create` and `Store.series` instead."""
+        """Do not call this constructor: use `create` or `Store.series`."""
         super().__init__(store, declaration)
         self.series_id = series_id
 

@@ -125,7 +125,7 @@ def _write_parts(
 
 
 class _Parts:
-    """The parts of a memory-mapped file; each is compared with its checksum when first read."""
+    """The parts of a memory-mapped file. Each part is compared with its checksum when it is first read."""
 
     def __init__(self, path: Path, index: WordArray) -> None:
         ends, self._sums, self.first = index

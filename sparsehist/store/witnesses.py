@@ -181,7 +181,7 @@ def _read_ledger(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Lock the public ledger in a directory for the block, and remove unfinished files of dead processes."""
+    """Lock a directory's public ledger while the block runs, and remove unfinished files of dead processes."""
     with disk_errors(directory):
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -76,7 +76,7 @@ class Visit(NamedTuple):
 
     def accessibility_faults(self, *, contrast: bool = True) -> list[str]:
         """Return the serious and critical accessibility faults that axe-core finds on the page."""
-        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # Playwright can do so even if the page forbids scripts
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # the browser allows this even if the page forbids scripts
         # Finish all animations first, because contrast would be wrong while colours fade.
         self.tab.evaluate("document.getAnimations().forEach(animation => animation.finish())")
         rules = {"color-contrast": {"enabled": contrast}}

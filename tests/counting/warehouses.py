@@ -78,7 +78,7 @@ def _postgres() -> str:
     home = Path(tempfile.mkdtemp(prefix="postgres-"))
     user = getpass.getuser()
     as_user: dict[str, object] = {}
-    if os.geteuid() == 0:  # the server refuses to run as root
+    if os.geteuid() == 0:  # a PostgreSQL server refuses to run as root
         user = next(name for name in ("postgres", "nobody") if any(one.pw_name == name for one in pwd.getpwall()))
         shutil.chown(home, user)
         as_user = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}

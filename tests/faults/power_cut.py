@@ -120,7 +120,7 @@ class Disk:
     def __init__(self, root):
         """Read the directory from the disk, and treat its contents as synchronised."""
         self._root, self.top = root, _read(root)
-        self._open: dict[int, tuple[Node, int]] = {}  # file descriptor to (file or directory, offset)
+        self._open: dict[int, tuple[Node, int]] = {}  # dict from file descriptor to (file or directory, offset)
 
     def replay(self, call):
         """Replay one system call, and return whether it changed or synchronised anything."""

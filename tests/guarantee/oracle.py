@@ -27,7 +27,7 @@ MANY_UNITS = 20_000
 
 
 def log(rng, rows, units):
-    """Return a random log with many ties in all columns except the privacy unit."""
+    """Return a random log in which every column except the privacy unit has many equal values."""
     days = np.arange("2024-01-01", "2024-01-05", dtype="datetime64[D]")
     return pl.DataFrame(
         {

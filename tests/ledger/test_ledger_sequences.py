@@ -214,7 +214,7 @@ class Beside:
         charged = sum(map(self.charge, others), Fraction(0))
         if series.family not in PURE:
             return BudgetExceededError if finer and charged + total > amount else None
-        if series.cap is None and series.released:  # cap: the first release's level
+        if series.cap is None and series.released:  # the first release's level counts as the cap
             return BudgetExceededError if finer else None
         ours = rho_of([Path(series.family, [series.cap or level])])
         return BudgetExceededError if finer and charged + ours > amount else None

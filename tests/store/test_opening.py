@@ -203,7 +203,7 @@ def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path, path)
 
 
 def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, path, monkeypatch):
-    """If adopting a copy is interrupted, another copy can be adopted, and then only that copy can be opened."""
+    """If the adoption of a copy is interrupted, another copy can be adopted. Only the latter can then be opened."""
     copy, other = tmp_path / "copy", tmp_path / "other"
     for place in (copy, other):
         shutil.copytree(path, place)

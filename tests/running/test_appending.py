@@ -100,7 +100,7 @@ def test_steps_are_appended_in_order_and_each_once() -> None:
     nulls = pl.DataFrame({"user": [None, "ann"], "key": [1, 1]})
     for source, step, error, said in (
         (frame([*DAYS[1], ("zoe", 1)]), 2, NameTakenError, "other rows"),
-        (frame(DAYS[3]), 4, DeclarationError, "step 3 comes next"),
+        (frame(DAYS[3]), 4, DeclarationError, "next step is 3"),
         (nulls, 3, DataError, "null"),
         (pl.DataFrame({"user": [1], "key": [1]}), 3, DataError, "whole numbers"),
     ):

@@ -56,7 +56,7 @@ class Laplace(JumpFamily):
         checked_sensitivity(self.sensitivity)
 
     def rate(self, level: Level) -> float:
-        """Return the rate b = level / sensitivity at which the density e**(-b |x|) decays, per count."""
+        """Return the rate b = level / sensitivity at which the density e**(-b abs(x)) decays, per count."""
         return level_float(as_level(level)) / self.sensitivity
 
     def std(self, level: Level) -> float:

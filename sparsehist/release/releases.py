@@ -255,7 +255,7 @@ class WorkloadRelease(AnyRelease):
     Attributes:
         frame: One row per query, with noisy_answer and std in counts. The query is given by low and high, by key
             columns (null if it sums over the column) or by a number. The workload of all ranges is not listed: its
-                frame has one row per cell, with key and noisy_count, and `answer` adds up these counts.
+            frame has one row per cell, with key and noisy_count, and `answer` adds up these counts.
         metadata: Public parameters; `std` is the root mean square over the answers.
     """
 

@@ -51,7 +51,7 @@ def test_steps_are_repeated_or_refused(sparsehist, daily):
     append = "append s --series daily --input"
     assert sparsehist(f"{append} day_2.parquet --step 2 --json").json["status"] == "repeated"
     assert "other rows" in sparsehist(f"{append} day_1.parquet --step 2").err
-    assert "step 3 comes next" in sparsehist(f"{append} day_1.parquet --step 4").err
+    assert "next step is 3" in sparsehist(f"{append} day_1.parquet --step 4").err
     release = "release s --series daily --name x --level 0.5 --step"
     assert "not appended yet" in sparsehist(f"{release} 3").err
     assert "--if-exists reuse" in sparsehist("create", "s", *DAILY).err

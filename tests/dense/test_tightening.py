@@ -68,7 +68,7 @@ def test_what_cannot_be_tightened_is_refused():
     """Tightening is refused if the level is not coarser, or if the release is invalid or post-processed."""
     rng, values = entropy.seeded(7203), np.array([1.5, 2.0])
     for level in (1, 2):
-        with pytest.raises(LevelOrderError, match="coarser"):
+        with pytest.raises(LevelOrderError, match="must be below level_have"):
             tighten(values, Gaussian(), 1, level, rng=rng)
     for bad in ([], [[1.0]], [float("nan")], ["a"]):
         with pytest.raises(DataError):

@@ -73,7 +73,7 @@ def test_sparse_series_refuse_it_by_what_it_lacks():
     """Sparse series refuse randomised response, which has no tails and no transitions that preserve order."""
     family = RandomisedResponse(categories=3)
     assert isinstance(family, DenseFamily) and not isinstance(family, Family)
-    with pytest.raises(DeclarationError, match="not monotone"):
+    with pytest.raises(DeclarationError, match="monotone noise family"):
         draw_exceeding(family, [], 1, 5.0, 10, count=0, rng=entropy.seeded(1))
     with pytest.raises(InputError):
         family_named("sparsehist.noise:RandomisedResponse", 1)

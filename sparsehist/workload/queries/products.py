@@ -184,7 +184,7 @@ class Kronecker(Composite):
         widths = [1 if factor.is_open else len(factor.columns) for factor in self.parts]
         if sum(widths) != columns:
             raise DeclarationError(
-                f"the factors must cover exactly the columns of the domain: {columns}, got {self.describe()}"
+                f"the factors must cover each column of the domain exactly once, got {self.describe()}"
             )
         return [slice(end - width, end) for width, end in zip(widths, accumulate(widths), strict=True)]
 

@@ -82,7 +82,7 @@ class RangeRows(Workload):
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:
         if len(columns) != 1:
             raise DeclarationError(
-                f"{self.word}() covers one column, but the domain has {len(columns)}: write a factor for each "
+                f"{self.word}() covers one column, but the domain has several: write a factor for each "
                 f"column, such as kronecker({self.word}(), total())"
             )
         if self._n is not None:

@@ -156,14 +156,31 @@ class CountedKeys:
     """All keys of the log that are in the domain, with their numbers of units. Secret.
 
     Attributes:
-        frame: One row per key, in arbitrary order: columns key_0, … in the canonical dtypes of the domain, count
-            (Int64; 0 if all units with the key keep other keys), and sum_0, … (Int64, in steps) for each measure.
+        counts: One row per key, in arbitrary order: column count (Int64; 0 if all units with the key keep other
+            keys), and sum_0, … (Int64, in steps) for each measure.
+        keys: Function that returns the keys of some rows: columns key_0, … in the canonical dtypes of the domain.
         engine: Name and version of the engine, such as "polars 2.1.0". A unit with too many keys keeps the same keys
             only with the same salt and engine.
     """
 
-    frame: pl.DataFrame = field(repr=False)
+    counts: pl.DataFrame = field(repr=False)
+    keys: Callable[[IndexArray | slice], pl.DataFrame] = field(repr=False)
     engine: str
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, engine: str) -> CountedKeys:
+        """Return the counted keys of a frame with columns key_0, …, count and sum_0, …."""
+        keys = [name for name in frame.columns if name.startswith("key_")]
+        return cls(frame.drop(keys), frame[keys].__getitem__, engine)
+
+    def rows(self, positions: IndexArray | slice) -> pl.DataFrame:
+        """Return some keys with their counts: columns key_0, …, count and sum_0, …."""
+        return self.keys(positions).hstack(self.counts[positions])
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """All keys with their counts."""
+        return self.rows(slice(None))
 
 
 @dataclass(frozen=True, kw_only=True)

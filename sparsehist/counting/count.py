@@ -30,17 +30,17 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
     """
     request = request_of(**declared)
     if isinstance(source, Counts):
-        engine, frame = "given", checked_counts(source, request)
+        counted = CountedKeys.of(checked_counts(source, request), "given")
     elif (log := checked_log(source, request)).of_spark:
         from sparsehist.counting import with_spark  # imports sqlglot, which other logs do not need
 
-        engine, frame = with_spark.name(), with_spark.count(log, request)
+        counted = CountedKeys.of(with_spark.count(log, request), with_spark.name())
     else:
-        engine, frame = in_memory.name(), in_memory.count(log, request)
-    if frame.is_empty() and not may_be_empty:
+        counted = in_memory.count(log, request)
+    if counted.counts.is_empty() and not may_be_empty:
         raise DataError(EMPTY)
-    check_sums(frame, request.measures)
-    return CountedKeys(frame, engine)
+    check_sums(counted.counts, request.measures)
+    return counted
 
 
 def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Iterator[pl.DataFrame]]:

@@ -1,10 +1,10 @@
-"""Count on all cores of one machine: rows become words, grouped by unit so that each group fits a cache.
+"""Count a log on all cores of one machine: convert rows to words, group them by unit, and bound group by group.
 
-In a group, one sort of words groups the pairs of each unit, removes duplicates, and orders the keys of the unit. A
-word holds some bits of the unit, some bits of a hash of unit and key, and the position of the row. If bits of
-different values agree, whole units, whole hashes and then the values of keys decide. So which keys a unit with too
-many keeps depends only on the salt and on the values of that unit and its keys, and units are never merged. Rows that
-do not fit in memory are written to disk; distinct texts stay in memory.
+A group of units fits the cache of a core. Sorting one 64-bit number per row groups the rows by (unit, key) pair and
+orders the keys of each unit. The number has some bits of the unit, some bits of a hash of unit and key, and the
+position of the row. If different pairs have equal bits, their rows are sorted again by unit, hash and key. So units
+are never merged, and the keys that a unit keeps depend only on the salt and on the values of the unit and its keys.
+Rows that do not fit in memory are written to disk; distinct texts stay in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting.batches import batches, is_present, is_whole, kept
-from sparsehist.counting.contract import CountRequest, UnitPairs
+from sparsehist.counting.contract import CountedKeys, CountRequest, UnitPairs
 from sparsehist.counting.keys import missing_error, outside_error
 from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.measured import row_columns, row_steps, sum_names, unmeasured_error
@@ -29,9 +29,9 @@ from sparsehist.threads import cores, in_threads
 from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray, WordArray, secret
 
 GROUP_ROWS = 1 << 16
-AHEAD = 16  # groups bounded in advance, so that no thread waits
-UNIT_BITS = 24  # bits of the unit in a sorted word, after the bits that all units of its group share
-DENSE = 2  # with at most this many cells per row, totals are an array over all cells
+AHEAD = 16  # number of groups that are bounded in advance, so that no thread waits
+UNIT_BITS = 24  # bits of the unit in a sorted number; they follow the bits that all units of a group have in common
+DENSE = 2  # if there are at most this many cells per row of the log, totals are an array over all cells
 
 
 @secret
@@ -39,11 +39,11 @@ class Pairs(NamedTuple):
     """The distinct (unit, key) pairs of a group of units, ordered by unit. Secret.
 
     Attributes:
-        units: Word of each unit, as in its rows; shape (units,).
+        units: The word of each unit, as in `WordLog.rows`; shape (units,).
         sizes: Number of distinct keys of each unit; shape (units,).
-        cells: Cells of the pairs that count; shape (pairs,).
-        added: First the weight of each pair (None if each counts 1), then its clipped steps for each measure; shape
-            (pairs,) each.
+        cells: The cell of each kept pair; shape (pairs,).
+        added: The weight of each kept pair (None if all weights are 1), then the clipped steps of each kept pair for
+            each measure; shape (pairs,) each.
     """
 
     units: WordArray
@@ -53,36 +53,36 @@ class Pairs(NamedTuple):
 
 
 def name() -> str:
-    """Name the engine and its version."""
+    """Return the name and version of the engine."""
     return f"polars {pl.__version__}"
 
 
-def count(log: Log, request: CountRequest) -> pl.DataFrame:
-    """Count units by key: return columns key_0, …, count, sum_0, … of kept keys."""
+def count(log: Log, request: CountRequest) -> CountedKeys:
+    """Count the units of each key, after bounding the keys of each unit."""
     names = ["count", *sum_names(request.measures)]
-    parts: list[Pairs] = []
-    read = WordLog(log, request)
+    read, parts = WordLog(log, request), list[Pairs]()
     dense = read.keys.n_cells <= DENSE * len(read.rows)
     totals = [np.zeros(read.keys.n_cells if dense else 0, np.int64) for _ in names]
     for pairs in read.pairs():
-        if not dense:
+        if dense:
+            for total, added in zip(totals, pairs.added, strict=True):
+                np.add.at(total, pairs.cells, 1 if added is None else added)
+        else:
             parts.append(pairs)
-            continue
-        for total, added in zip(totals, pairs.added, strict=True):
-            np.add.at(total, pairs.cells.astype(np.intp), 1 if added is None else added)
     read.rows.clear()
     request.report("counting")
     if dense:
-        cells = np.flatnonzero(totals[0])
-        columns = {name: total[cells] for name, total in zip(names, totals, strict=True)}
-        sums = pl.DataFrame({"cell": cells.astype(np.uint64), **columns})
+        found = np.flatnonzero(totals[0])
+        columns = {name: total[found] for name, total in zip(names, totals, strict=True)}
+        sums = pl.DataFrame({"cell": found.astype(np.uint64), **columns})
     else:
         sums = _added_up(parts, names)
-    return read.keys.frame(sums["cell"].to_numpy()).with_columns(sums.drop("cell"))
+    cells = sums.drop_in_place("cell").to_numpy()
+    return CountedKeys(sums, lambda positions: read.keys.frame(cells[positions]), name())
 
 
 def kept_pairs(log: Log, request: CountRequest) -> UnitPairs:
-    """Return the (unit, key) pairs that are counted after bounding."""
+    """Return the (unit, key) pairs that remain after bounding the keys of each unit."""
     read = WordLog(log, request)
     parts = list(read.pairs())
     distinct, codes = np.unique(np.concatenate([part.cells for part in parts]), return_inverse=True)
@@ -93,12 +93,13 @@ def kept_pairs(log: Log, request: CountRequest) -> UnitPairs:
 
 
 class WordLog:
-    """A log as words of units and keys, and steps of measures. Secret.
+    """A log, converted to words of units, words of keys, and steps of measures. Secret.
 
     Attributes:
-        units: Turns words back into units.
-        keys: Turns words back into keys.
-        rows: The words; those of units are multiplied by a secret odd number, a bijection that breaks up patterns.
+        units: Converts units to words and back.
+        keys: Converts keys to words and back.
+        rows: The converted rows. Words of units are multiplied by a secret odd number: this is a bijection, and it
+            gives all groups about the same number of units.
     """
 
     def __init__(self, log: Log, request: CountRequest) -> None:
@@ -111,15 +112,15 @@ class WordLog:
         self._read(log)
 
     def _read(self, log: Log) -> None:
-        """Read the log into words batch by batch, and map its keys to cells of the domain."""
+        """Convert the log to words, batch by batch, and map its keys to cells of the domain."""
         request, dtypes = self._request, log.dtypes
         steps = row_steps(request.measures, log)
         rules = {name: is_present(name, dtypes[name]) for name in request.read}
         rules |= {name: pl.col(name).is_not_null() for name in steps}
-        limits = {name: key_range(part) for name, part in zip(request.key, request.domain.parts, strict=True)}
-        limits = {name: limit for name, limit in limits.items() if is_whole(dtypes[name])}
-        signed = {name: pl.col(name).reinterpret(signed=dtypes[name] != pl.UInt64) for name in limits}
-        ranges = {name: signed[name].is_between(*limit) for name, limit in limits.items() if limit}
+        ranges = {}
+        for name, part in zip(request.key, request.domain.parts, strict=True):
+            if is_whole(dtypes[name]) and (limits := key_range(part)):
+                ranges[name] = pl.col(name).reinterpret(signed=dtypes[name] != pl.UInt64).is_between(*limits)
         missing: set[str] = set()
         beyond: set[str] = set()
 
@@ -129,7 +130,7 @@ class WordLog:
             units = self.units.numbers(batch.select(request.unit)) * self._multiplier
             self.rows.add(units, keys, *(batch[name].to_numpy() for name in steps))
 
-        pl.Series(np.zeros(0))  # Polars imports numpy with the first array, which is not thread-safe
+        pl.Series(np.zeros(0))  # Polars imports numpy on first use, which is not thread-safe
         with engine_errors(log.label, log):
             for _ in in_threads(add, batches(log, request.read, steps), request.threads or cores()):
                 pass
@@ -147,7 +148,7 @@ class WordLog:
             raise outside_error(outside, request.key, request.domain, text)
 
     def pairs(self) -> Iterator[Pairs]:
-        """Bound the groups of units in threads, and yield the pairs of each."""
+        """Bound the keys of each unit in parallel, and yield the pairs of one group of units at a time."""
         self._request.report("bounding")
         bits = min(max((len(self.rows) // GROUP_ROWS).bit_length(), 1), GROUP_BITS)
         threads = self._request.threads or cores()
@@ -157,8 +158,7 @@ class WordLog:
         request = self._request
         units, keys, *steps = self.rows.group(group, bits)
         cells, inside = self.keys.cells(keys)
-        if inside is not None:
-            units, cells, *steps = (column[inside] for column in (units, cells, *steps))
+        units, cells, *steps = (column[inside] for column in (units, cells, *steps))
         hashes = mixed(self.units.hashes(units * self._inverse) + self.keys.hashes(cells))
         order, starts = distinct_pairs(units, cells, hashes, bits, self._ranks)
         units, cells = (np.take(column, order[starts], mode="clip") for column in (units, cells))
@@ -188,42 +188,42 @@ class WordLog:
         for measure, each in zip(request.measures, sums, strict=True):
             most = measure.most_steps * (1 if weights is None else weights) // request.full
             np.clip(each, -most if measure.signed else 0, most, out=each)
-        return Pairs(np.take(units, begins, mode="clip"), sizes, cells, [weights, *sums])
+        return Pairs(units[begins], sizes, cells, [weights, *sums])
 
     def _ranks(self, cells: Numbers32or64) -> IndexArray:
-        """Rank cells by value; equal values have equal ranks."""
+        """Return the rank of each cell by its value; cells with equal values have equal ranks."""
         return self.keys.frame(cells).to_struct().rank("dense").to_numpy()
 
     def unit_frame(self, units: WordArray) -> pl.DataFrame:
-        """Turn the words of rows back into units."""
+        """Convert words of units, as in `rows`, back to units."""
         return self.units.frame(units * self._inverse)
 
 
 def _texts(frame: pl.DataFrame) -> pl.Series:
-    """Write each row as one text."""
+    """Encode each row of a frame as one text."""
     return frame.select(tuple_text(frame.columns, frame.schema)).to_series()
 
 
 def distinct_pairs(
     units: WordArray, cells: Numbers32or64, hashes: WordArray, bits: int, rank: Callable[[Numbers32or64], IndexArray]
 ) -> tuple[NDArray[np.uint32], IndexArray]:
-    """Find the distinct pairs of rows, ordered by unit, hash, and value of the key.
+    """Order rows by unit, hash, and value of the key, and find where each distinct (unit, key) pair begins.
 
-    The words of units agree in their first `bits` bits. `rank` ranks cells by value, and is called only for equal
-    hashes. Returns the order of the rows that groups them by pair, and where each pair begins in this order.
+    The words of `units` have their first `bits` bits in common. `rank` returns the ranks of cells by value. It is
+    called only if pairs with equal hashes differ. Returns the order of the rows, and where each pair begins in it.
     """
     for_position = np.uint64(max(units.size - 1, 1).bit_length())
     for_hash = np.uint64(64 - UNIT_BITS) - for_position
     words = units << np.uint64(bits) >> np.uint64(64 - UNIT_BITS) << for_hash | hashes >> np.uint64(64) - for_hash
     words = words << for_position | np.arange(units.size, dtype=np.uint64)
-    words = pl.Series(words).sort(multithreaded=False).to_numpy()  # in a third of numpy's time
+    words = pl.Series(words).sort(multithreaded=False).to_numpy()  # numpy takes three times as long
     order = (words & ((np.uint64(1) << for_position) - np.uint64(1))).astype(np.uint32)
     words = words >> for_position
     by_bits = words >> for_hash
     first, new = _first_of_units_and_pairs(units, cells, order)
     mistaken = (new & ~first_of_runs(words)) | (first & ~first_of_runs(by_bits))
     if mistaken.any():
-        # If two pairs share a word, or two units their bits, the run is sorted by complete values.
+        # If different pairs have equal words, or different units have equal bits, sort their rows by complete values.
         run = np.cumsum(first_of_runs(by_bits))
         positions = np.flatnonzero(np.isin(run, run[mistaken]))
         rows = order[positions]
@@ -244,7 +244,7 @@ def _first_of_units_and_pairs(
 
 
 def first_of_runs(ordered: AnyArray) -> BoolArray:
-    """Mark the first of each run of equal values."""
+    """Return an array that is true at the first of each run of equal values."""
     first = np.empty(ordered.size, dtype=bool)
     first[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -252,7 +252,7 @@ def first_of_runs(ordered: AnyArray) -> BoolArray:
 
 
 def mixed(words: WordArray) -> WordArray:
-    """Mix words in place (the finaliser of SplitMix64)."""
+    """Mix the bits of words in place, by the last steps of SplitMix64, and return the words."""
     words ^= words >> np.uint64(30)
     words *= np.uint64(0xBF58476D1CE4E5B9)
     words ^= words >> np.uint64(27)
@@ -262,12 +262,12 @@ def mixed(words: WordArray) -> WordArray:
 
 
 def _added_up(parts: list[Pairs], names: Sequence[str]) -> pl.DataFrame:
-    """Return the distinct cells and their totals; empty `parts` to save a copy."""
+    """Return the distinct cells of all pairs with their totals; empty `parts` to free memory early."""
     cells = pl.Series("cell", np.concatenate([part.cells for part in parts]))
     columns = zip(names, zip(*(part.added for part in parts), strict=True), strict=True)
     added = {name: np.concatenate(column) for name, column in columns if column[0] is not None}
     parts.clear()
-    if not added:  # twice as fast as `group_by`
+    if not added:  # sorting is twice as fast as `group_by`
         return cells.sort().rle().struct.unnest().select(cell="value", count=pl.col("len").cast(pl.Int64))
     totals = [pl.col(name).sum() if name in added else pl.len().cast(pl.Int64).alias(name) for name in names]
     return pl.LazyFrame({"cell": cells, **added}).group_by("cell").agg(totals).collect(engine="streaming")

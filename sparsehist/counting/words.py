@@ -1,17 +1,17 @@
-"""Columns of a log as words: one number of at most 64 bits per row; equal rows have equal words and vice versa.
+"""Convert columns of a log to words: one number of at most 64 bits per row, equal only for equal rows.
 
-A whole number becomes its difference from the least possible one: no hash, no table, no check. Text and bytes get a
-32-bit code in an exact table (`codes.py`). Several columns are packed side by side in one word; if they do not fit 64
-bits, one table gives codes to whole rows.
+A whole number becomes its difference from the least possible number, without a hash or a table. A text or bytes value
+becomes a 32-bit code from an exact table (`codes.py`). The numbers of several columns are packed into one word; if
+they need more than 64 bits, one table gives a code to each distinct row.
 
-After the log is read, every distinct coded row is mapped to the domain, and codes become cells. `hashes` depend only
-on the salt and on values, never on codes.
+After the log is read, the value of each code is mapped to the domain, and codes become cells. The hash of a cell
+depends only on the salt and on its value, never on codes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from threading import Lock
 from typing import TypeAlias
@@ -31,21 +31,20 @@ WORD_BITS = 64
 _EPOCH = date(1970, 1, 1)
 NO_CELL = np.uint32(2**CODE_BITS - 1)
 Numbers32or64: TypeAlias = "NDArray[np.unsignedinteger]"
-Inside: TypeAlias = "BoolArray | None"
-"""Whether each row is inside the domain; None if all are."""
 
 
 def key_range(domain: Domain | None) -> tuple[int, int] | None:
-    """Return the least and the greatest number of a domain of numbers or dates (as days); None for other domains."""
+    """Return the least and greatest number of an integer or date domain, dates as days since 1970; else None."""
     if isinstance(domain, Integers):
         return domain.low, domain.high
     return ((domain.start - _EPOCH).days, (domain.end - _EPOCH).days) if isinstance(domain, Dates) else None
 
 
 class WholeNumbers:
-    """One column of whole numbers from `low` to `high`, minus `low`; rows with other numbers were dropped before."""
+    """Convert a column of whole numbers from `low` to `high` by subtracting `low`; all numbers are cells."""
 
     outside: Sequence[int] = ()
+    cell_of = None
 
     def __init__(self, low: int, high: int, dtype: pl.DataType) -> None:
         self.bits, self.n_cells = max((high - low).bit_length(), 1), high - low + 1
@@ -57,9 +56,6 @@ class WholeNumbers:
     def place(self, seed: np.uint64) -> None:
         self._seed = seed
 
-    def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-        return numbers, None
-
     def hashes(self, cells: Numbers32or64) -> WordArray:
         return cells * self._seed
 
@@ -69,7 +65,7 @@ class WholeNumbers:
 
 
 class Categories:
-    """The codes of one categorical column: the numbers that Polars gives its categories."""
+    """Codes of a categorical column: the numbers by which Polars stores its categories."""
 
     def __init__(self) -> None:
         self._seen, self._lock = np.zeros(0, dtype=bool), Lock()
@@ -78,25 +74,23 @@ class Categories:
     def codes(self, rows: pl.DataFrame) -> Codes32:
         codes = rows.to_series().to_physical().to_numpy().astype(np.uint32, copy=False)
         with self._lock:
-            self._column = rows.to_series()  # Polars renumbers categories when no column with them is left
-            more = int(codes.max(initial=0)) + 1 - self._seen.size
-            self._seen = np.append(self._seen, np.zeros(max(more, 0), dtype=bool))
+            self._column = rows.to_series()  # Polars may renumber categories that no column uses
+            self._seen.resize(max(self._seen.size, int(codes.max(initial=0)) + 1), refcheck=False)
             self._seen[codes] = True
         return codes
 
     def values(self) -> pl.DataFrame:
-        """Return the text of each code, null if it does not occur."""
+        """Return the text of each code; null for codes that do not occur in the log."""
         numbers = pl.Series(np.arange(self._seen.size), dtype=self._column.to_physical().dtype)
-        numbers = numbers.zip_with(pl.Series(self._seen), pl.Series([None], dtype=numbers.dtype))
-        return numbers.cat.to(self._column.dtype).cast(pl.String).to_frame()
+        return numbers.set(pl.Series(~self._seen), None).cat.to(self._column.dtype).cast(pl.String).to_frame()
 
 
 class Coded:
-    """The codes of the rows of some columns, and their domain (None allows any value)."""
+    """Convert rows of some columns to codes, and codes to cells of a domain (None: any value is a cell)."""
 
     bits, n_cells = CODE_BITS, 0
     outside: Sequence[int] = ()
-    _cell_of: Codes32 | None = None  # by code; None if every code is a cell
+    cell_of: Codes32 | None = None  # the cell of each code, or NO_CELL; None if each code is a cell
 
     def __init__(self, dtypes: Sequence[pl.DataType], domain: Domain | None) -> None:
         of_categories = len(dtypes) == 1 and isinstance(dtypes[0], DICTIONARIES)
@@ -118,37 +112,30 @@ class Coded:
             if not placed.unchanged:
                 cells = placed.cells.unique(maintain_order=True).with_row_index("cell")
                 of_usable = placed.cells.join(cells, on=placed.cells.columns, how="left", maintain_order="left")
-                self._cell_of = np.full(placed.usable.size, NO_CELL)
-                self._cell_of[placed.usable] = of_usable["cell"].to_numpy()
+                self.cell_of = np.full(placed.usable.size, NO_CELL)
+                self.cell_of[placed.usable] = of_usable["cell"].to_numpy()
                 placed = placed._replace(cells=cells.drop("cell"))
             self._cells = placed.cells
         self._hashes, self.n_cells = row_hash(self._cells, int(seed)), self._cells.height
-
-    def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-        if self._cell_of is None:
-            return numbers, None
-        cells = np.take(self._cell_of, numbers, mode="clip")
-        inside = cells != NO_CELL
-        return cells, None if inside.all() else inside
 
     def hashes(self, cells: Numbers32or64) -> WordArray:
         return np.take(self._hashes, cells, mode="clip")
 
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
-        return [take(column, cells) for column in self._cells]
+        return take(self._cells, cells).get_columns()
 
 
 class Words:
-    """Some columns of a log as words of 32 or 64 bits. Secret.
+    """Convert some columns of a log to words of 32 or 64 bits, to cells, and back to values. Secret.
 
     Args:
-        names: Names of the columns of `frame`.
-        dtypes: Their dtypes in the log.
-        domain: Their domain; None allows any value.
+        names: Names that the columns have in `frame`.
+        dtypes: Dtypes of the columns in the log.
+        domain: Domain of the columns; None allows any value.
 
     Attributes:
-        n_cells: Upper bound on cell numbers; after `place`.
-        outside: Positions of the columns in which a value was outside its domain; after `place`.
+        n_cells: Upper bound on the numbers of cells; set by `place`.
+        outside: Positions of the columns with values outside their domain; set by `place`.
     """
 
     def __init__(self, names: Sequence[str], dtypes: Sequence[pl.DataType], domain: Domain | None) -> None:
@@ -160,28 +147,32 @@ class Words:
         self._dtype = np.uint32 if self._shifts[0] + self._fields[0].bits <= CODE_BITS else np.uint64
 
     def numbers(self, rows: pl.DataFrame) -> Numbers32or64:
-        """Convert rows (columns from `batches.plain`) to words. Thread-safe."""
+        """Convert rows, whose columns `batches.plain` converted, to words. Thread-safe."""
         parts = [rows] if len(self._fields) == 1 else [column.to_frame() for column in rows]
-        return self._joined(one.numbers(part) for one, part in zip(self._fields, parts, strict=True))
+        return self._joined([one.numbers(part) for one, part in zip(self._fields, parts, strict=True)])
 
     def place(self, salt: bytes) -> None:
-        """Map the distinct rows to cells of the domain, after all were read."""
+        """Map the distinct rows to cells of the domain, after the whole log is read."""
         for number, one in enumerate(self._fields):
             one.place(odd(salt, b"column %d" % number))
         self.outside = [number + at for number, one in enumerate(self._fields) for at in one.outside]
         self.n_cells = self._fields[0].n_cells << self._shifts[0]
 
-    def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-        """Convert words of rows to cells, and return which rows have a cell; after `place`."""
-        parts = [one.cells(part) for one, part in zip(self._fields, self._parted(numbers), strict=True)]
-        limited = [inside for _, inside in parts if inside is not None]
-        return self._joined(cells for cells, _ in parts), np.logical_and.reduce(limited) if limited else None
+    def cells(self, words: Numbers32or64) -> tuple[Numbers32or64, BoolArray | slice]:
+        """Convert words to cells, and return an index of the words that have a cell; after `place`."""
+        if all(one.cell_of is None for one in self._fields):
+            return words, slice(None)
+        parts, inside = self._parted(words), np.ones(words.size, dtype=bool)
+        for number, one in enumerate(self._fields):
+            if one.cell_of is not None:
+                parts[number] = np.take(one.cell_of, parts[number], mode="clip")
+                inside &= parts[number] != NO_CELL
+        return self._joined(parts), inside
 
     def hashes(self, cells: Numbers32or64) -> WordArray:
-        """Hash cells by value, shape (n,); different cells may, rarely, have equal hashes."""
-        total = np.zeros(cells.size, dtype=np.uint64)
-        for one, part in zip(self._fields, self._parted(cells), strict=True):
-            total += one.hashes(part)
+        """Hash the values of cells; different cells rarely have equal hashes."""
+        parts = zip(self._fields, self._parted(cells), strict=True)
+        total: WordArray = np.sum([one.hashes(part) for one, part in parts], axis=0, dtype=np.uint64)
         return total
 
     def frame(self, cells: Numbers32or64) -> pl.DataFrame:
@@ -190,10 +181,11 @@ class Words:
         columns = [column for one, part in parts for column in one.values(part)]
         return pl.DataFrame(dict(zip(self._names, columns, strict=True)))
 
-    def _joined(self, parts: Iterable[Numbers32or64]) -> Numbers32or64:
-        words: Numbers32or64 = np.zeros(1, self._dtype)
-        for one, part in zip(self._fields, parts, strict=True):
-            words = words << self._dtype(one.bits) | part.astype(self._dtype, copy=False)
+    def _joined(self, parts: Sequence[Numbers32or64]) -> Numbers32or64:
+        words: Numbers32or64 = parts[0].astype(self._dtype, copy=len(parts) > 1)
+        for one, part in zip(self._fields[1:], parts[1:], strict=True):
+            words <<= one.bits
+            words |= part
         return words
 
     def _parted(self, words: Numbers32or64) -> list[Numbers32or64]:
@@ -204,7 +196,7 @@ class Words:
 
 
 def _field(dtype: pl.DataType, domain: Domain | None) -> WholeNumbers | Coded:
-    """Choose how a column becomes numbers: by its range if all values in it are cells, else by codes."""
+    """Choose how to convert a column: by its range if all whole numbers in the range are cells, else by codes."""
     limits = key_range(domain)
     if not is_whole(dtype) or not (limits or domain is None or isinstance(domain, Hash64) or domain.is_open):
         return Coded([dtype], domain)
@@ -215,6 +207,6 @@ def _field(dtype: pl.DataType, domain: Domain | None) -> WholeNumbers | Coded:
 
 
 def odd(salt: bytes, purpose: bytes) -> np.uint64:
-    """Return a secret odd number of 64 bits, derived from the salt."""
+    """Derive a secret odd number of 64 bits from the salt."""
     digest = hashlib.blake2b(purpose, key=salt, digest_size=8).digest()
     return np.uint64(int.from_bytes(digest, "little") | 1)

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from sparsehist.counting import count_keys
-from sparsehist.counting.contract import ClosedQuery, Counts, Files, Query, UnitPairs
+from sparsehist.counting.contract import ClosedQuery, CountedKeys, Counts, Files, Query, UnitPairs
 from sparsehist.counting.count import EMPTY, list_pairs, sorted_keys
 from sparsehist.counting.fingerprint import changes, fingerprint
 from sparsehist.counting.progress import Counting, reporting
@@ -178,13 +178,13 @@ def _counted(
         files = write_sorted(written, _countable(pieces, may_be_empty=may_be_empty), **options)
     else:
         counted = count_keys(log, may_be_empty=may_be_empty, **declared)
-        engine, frame = counted.engine, counted.frame
+        engine = counted.engine
         if home.reproducible:  # engines differ in row order and in whether they list keys with count 0
-            frame = frame.filter(pl.col("count") > 0).sort(pl.all())
-        (frame,) = _countable([frame], may_be_empty=True)
+            counted = CountedKeys.of(counted.frame.filter(pl.col("count") > 0).sort(pl.all()), engine)
+        (counts,) = _countable([counted.counts], may_be_empty=True)
         how["progress"]("writing")
         written.mkdir(mode=0o700)
-        files = write_series_files(written, frame, rng=rng, **options)
+        files = write_series_files(written, counts["count"], counted.rows, rng=rng, **options)
     content |= catalogue_files(declaration.domain)
     files += [write_file(written / name, each, durable=durable) for name, each in content.items()]
     if fingerprint(source, made_from["key"]) != made_from:

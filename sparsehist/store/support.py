@@ -57,10 +57,9 @@ def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) ->
         if column.dtype in {pl.String, pl.Binary}:
             _absorb_texts(state, table[column.name])
         else:
-            physical = column.to_physical()
-            dtype = pl.UInt64 if physical.dtype == pl.UInt64 else pl.Int64
+            dtype = pl.UInt64 if column.dtype == pl.UInt64 else pl.Int64
             _absorb(state, np.full(len(column), _WORD, dtype=np.uint64))
-            _absorb(state, physical.cast(dtype).to_numpy().view(np.uint64))
+            _absorb(state, column.cast(dtype).to_numpy().view(np.uint64))
     state ^= seeds[1]
     for shift, factor in zip((30, 27), _FINISH, strict=True):
         state ^= state >> np.uint64(shift)
@@ -94,17 +93,18 @@ def _absorb(state: WordArray, word: WordArray) -> None:
     state ^= state >> np.uint64(32)
 
 
-def in_order(hashes: WordArray, rows: int) -> Iterator[tuple[WordArray, WordArray]]:
-    """Yield hashes in increasing order, with their positions, at most `rows` at a time.
+def in_order(hashes: WordArray, rows: int) -> Iterator[WordArray]:
+    """Yield one word per hash, in increasing order, at most `rows` words at a time.
 
-    The hashes may be memory-mapped. Hashes with the same leading bits form a partition, which is sorted in memory.
+    A word is the leading bits of a hash, followed by the position of the hash in `len(hashes).bit_length()` bits.
+    The hashes may be memory-mapped. Words with the same leading bits form a partition, which is sorted in memory.
     """
-    bits, starts = (len(hashes) // _SORTED).bit_length(), range(0, max(len(hashes), 1), _SORTED)
+    of_position, bits = np.uint64(len(hashes).bit_length()), (len(hashes) // _SORTED).bit_length()
     for number in range(1 << bits):
-        chosen = [np.flatnonzero(hashes[low : low + _SORTED] >> np.uint64(64 - bits) == number) for low in starts]
-        positions = np.concatenate([low + some for low, some in zip(starts, chosen, strict=True)])
-        part = np.asarray(hashes[positions])
-        order = pl.Series(part).arg_sort().to_numpy()
-        for low in range(0, len(order), rows):
-            some = order[low : low + rows]
-            yield part[some], positions[some].astype(np.uint64)
+        partition = []
+        for low in range(0, max(len(hashes), 1), _SORTED):
+            words = np.asarray(hashes[low : low + _SORTED]) >> of_position << of_position
+            words |= np.arange(low, low + len(words), dtype=np.uint64)
+            partition.append(words[words >> np.uint64(64 - bits) == number])
+        words = pl.Series(np.concatenate(partition)).sort(multithreaded=False).to_numpy()
+        yield from (words[low : low + rows] for low in range(0, len(words), rows))

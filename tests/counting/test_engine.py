@@ -46,7 +46,6 @@ def in_batches(values, sizes):
 def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkeypatch):
     """Two values get the same integer code if and only if they are equal, even if hashes collide."""
     monkeypatch.setattr(codes, "row_hash", few_hashes(bits))
-    monkeypatch.setattr(codes, "_BLOCK", 5)
     monkeypatch.setattr(codes, "_FIRST_BITS", 1)
     rng = seeded(bits)
     more = pl.Series(np.arange(1000))

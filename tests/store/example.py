@@ -29,7 +29,10 @@ def add_series(state: State, name: str = "queries", *, integer_noise: bool = Fal
     series_id = f"{state.generation:02d}" + seeded(len(name)).bytes(4).hex()
     directory = state.spill / series_id
     directory.mkdir(mode=0o700)
-    files = write_series_files(directory, counted(), salt=SALT, durable=state.durable, rng=seeded(1))
+    keys = counted()
+    files = write_series_files(
+        directory, keys["count"], keys.__getitem__, salt=SALT, durable=state.durable, rng=seeded(1)
+    )
     declared = Declaration(name=name, key="query", max_keys=20, domain="strings(max_bytes=20)", cap=2)
     record = SeriesRecord(series_id, name, declared.as_json(), SALT, files)
     return state.commit_series(record, directory, integer_noise=integer_noise)

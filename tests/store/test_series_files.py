@@ -29,7 +29,9 @@ from tests.store.example import SALT
 def test_every_key_is_found_under_its_own_type(tmp_path, keys, absent):
     """Keys of every type are read back with this type, in the order of their counts; an absent key is not found."""
     counted = pl.DataFrame(keys).with_columns(count=pl.Series([5, 1, 1, 3, 3]))
-    written = write_series_files(tmp_path, counted, salt=SALT, durable=False, rng=seeded(1))
+    written = write_series_files(
+        tmp_path, counted["count"], counted.__getitem__, salt=SALT, durable=False, rng=seeded(1)
+    )
     files = SeriesFiles(tmp_path, written, SALT)
     assert files.n_nonzero == 5
     assert [part.tolist() for part in files.groups] == [[1, 3, 5], [0, 2, 4], [2, 2, 1]]

@@ -46,7 +46,8 @@ def test_sorted_hashes_rise_and_keep_their_positions(monkeypatch, number):
     monkeypatch.setattr(support, "_SORTED", 100)
     hashes = np.random.default_rng(3).integers(0, 2**64, number, dtype=np.uint64)
     pieces = list(support.in_order(hashes, 37))
-    assert all(0 < len(values) == len(positions) <= 37 for values, positions in pieces)
-    found = [np.concatenate([piece[i] for piece in pieces] or [hashes]) for i in (0, 1)]
-    assert np.array_equal(found[0], np.sort(hashes))
-    assert np.array_equal(hashes[found[1]], found[0]) and len(set(found[1].tolist())) == number
+    assert all(0 < len(words) <= 37 for words in pieces)
+    words, bits = np.concatenate([*pieces, hashes[:0]]), number.bit_length()
+    positions = words & np.uint64(2**bits - 1)
+    assert np.array_equal(words, np.sort(words)) and sorted(positions.tolist()) == [*range(number)]
+    assert np.array_equal(words >> bits, hashes[positions] >> bits)

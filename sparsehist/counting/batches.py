@@ -1,4 +1,4 @@
-"""Read a log in batches of valid rows; each column holds 64-bit integers, bytes or a dictionary."""
+"""Read a log in batches of rows, convert its columns to Int64, bytes or categories, and drop invalid rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ DICTIONARIES = (pl.Categorical, pl.Enum)
 
 
 def is_whole(dtype: pl.DataType) -> bool:
-    """Return whether values of this dtype are whole numbers of at most 64 bits."""
+    """Return whether Polars stores values of this dtype as whole numbers of at most 64 bits."""
     narrow = dtype.is_integer() and dtype not in (pl.Int128, pl.UInt128)
     return narrow or dtype.is_temporal() or dtype == pl.Boolean
 
 
 def plain(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Convert a column to Int64 (whole numbers bit by bit) or to bytes; leave dictionaries unchanged."""
+    """Return an expression that converts a column to Int64, bit by bit, or to bytes; categories stay unchanged."""
     column = pl.col(name)
     if dtype == pl.UInt64:
         return column.reinterpret(signed=True)
@@ -29,7 +29,7 @@ def plain(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """Undo `plain`; text of any kind becomes String, and is refused if it is not UTF-8."""
+    """Convert values from `plain` back; text and categories become String. Refuse text that is not UTF-8."""
     if dtype == pl.UInt64:
         return values.reinterpret(signed=False)
     if dtype == pl.Binary or is_whole(dtype):
@@ -39,7 +39,7 @@ def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Mark the rows in which a column, converted by `plain`, is neither null nor empty."""
+    """Return an expression that is true where a column, converted by `plain`, is neither null nor empty."""
     column = pl.col(name)
     if is_whole(dtype):
         return column.is_not_null()
@@ -48,7 +48,7 @@ def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -> Iterator[pl.DataFrame]:
-    """Yield columns, converted by `plain`, and computed columns in batches; the last may be small or empty."""
+    """Yield batches of columns converted by `plain`, and of computed columns; the last batch may be empty."""
     rows = log.rows.select(*(plain(name, log.dtypes[name]) for name in columns), *computed.values())
     waiting = [pl.DataFrame(schema=rows.collect_schema())]
     for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
@@ -60,7 +60,7 @@ def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -
 
 
 def kept(batch: pl.DataFrame, rules: Mapping[str, pl.Expr], broken: set[str]) -> pl.DataFrame:
-    """Drop the rows that break a rule, and add the columns of the broken rules to `broken`."""
+    """Drop rows for which the rule of some column is false, and add the names of these columns to `broken`."""
     checks = batch.select(rule.all().alias(name) for name, rule in rules.items()).to_dicts()
     failed = [name for check in checks for name, holds in check.items() if not holds]
     broken.update(failed)

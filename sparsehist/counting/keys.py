@@ -23,15 +23,15 @@ OUTSIDE_REMEDY = 'widen the domain, or declare on_outside="drop" to leave such r
 
 @secret
 class PlacedKeys(NamedTuple):
-    """The cells of the distinct keys of a log. Secret.
+    """The distinct keys of a log, mapped to cells of the domain. Secret.
 
     Attributes:
-        present: Whether no part of the key is null or empty; shape (n,).
-        usable: Whether the key is a cell; shape (n,).
-        cells: The cells of the usable keys, in the same order; columns key_0, … in canonical dtypes.
-        missing: Positions of the columns with nulls or empty values.
-        outside: Positions of the columns with values outside their part of the domain.
-        unchanged: Whether all keys are usable and have different cells.
+        present: For each key, whether none of its columns is null or empty; shape (n,).
+        usable: For each key, whether it is a cell of the domain; shape (n,).
+        cells: The cells of the usable keys, in the order of the keys; columns key_0, … in canonical dtypes.
+        missing: Positions of the key columns with nulls or empty values.
+        outside: Positions of the key columns with values outside the domain of the column.
+        unchanged: Whether all keys are usable and map to different cells.
     """
 
     present: BoolArray
@@ -43,7 +43,7 @@ class PlacedKeys(NamedTuple):
 
 
 def missing_error(column: str, role: str) -> DataError:
-    """Return the error for null, NaN or empty values."""
+    """Return the error for a column with null, NaN or empty values; the role is "unit" or "key"."""
     return DataError(f"{role} column {column!r} holds null, NaN or empty values: {NULL_REMEDY}")
 
 
@@ -51,10 +51,10 @@ def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, 
     """Return the error for keys outside the domain.
 
     Args:
-        outside: Positions of the key columns that hold such keys.
-        names: All key columns.
+        outside: Positions of the key columns with values outside the domain.
+        names: Names of all key columns.
         domain: The domain of the keys.
-        text: Which key columns are text without a declared type.
+        text: For each key column, whether it is text without a declared type.
     """
     listed = ", ".join(repr(names[at]) for at in outside)
     readable = [at for at in outside if text[at] and domain.dtypes[at] in _READ_AS]
@@ -63,7 +63,7 @@ def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, 
 
 
 def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
-    """Map distinct keys (columns key_0, … in the dtypes of the log) to cells of the domain."""
+    """Map distinct keys, as columns key_0, … in the dtypes of the log, to cells of the domain."""
     gaps = [_is_missing(column).to_numpy() for column in keys]
     missing = [at for at, gap in enumerate(gaps) if gap.any()]
     present = ~np.any(gaps, axis=0)
@@ -75,13 +75,13 @@ def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
         outside = [at for at, (column, part) in parts if not _cells(column.alias("key_0").to_frame(), part)[1].all()]
         usable[present] = inside
         cells = cells.filter(pl.Series(inside))
-    # Columns in canonical dtypes are not converted, so distinct keys have different cells.
+    # Distinct keys whose dtypes are canonical are not converted, so they map to different cells.
     unchanged = cells.height == keys.height and (cells.schema == keys.schema or not has_duplicates(cells))
     return PlacedKeys(present, usable, cells, missing, outside, unchanged)
 
 
 def _is_missing(column: pl.Series) -> pl.Series:
-    """Mark nulls, empty strings and empty bytes."""
+    """Return a boolean series that is true for nulls, empty strings and empty bytes."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         column = column.cast(pl.String).cast(pl.Binary)
     if column.dtype == pl.Binary:
@@ -90,9 +90,9 @@ def _is_missing(column: pl.Series) -> pl.Series:
 
 
 def _cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, BoolArray]:
-    """Convert keys without nulls to canonical dtypes and test membership.
+    """Convert keys without nulls to canonical dtypes, and return whether each key is a cell of the domain.
 
-    Text is parsed if the domain has whole numbers or dates, as CSV files need; unreadable text is outside.
+    If the domain has whole numbers or dates, text is parsed, as in CSV files. Text that cannot be parsed is no cell.
     """
     parsed = keys.select(
         _parsed(column, dtype) if column.dtype == pl.String and not domain.accepts(at, column.dtype) else column
@@ -114,5 +114,5 @@ def _parsed(column: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def has_duplicates(keys: pl.DataFrame) -> bool:
-    """Return whether a key occurs twice."""
+    """Return whether any key occurs more than once in a frame of keys."""
     return keys.n_unique() < keys.height

@@ -1,4 +1,4 @@
-"""Rows of a log as numbers, grouped by unit; each group fits the cache of a core."""
+"""Store the rows of a log as numbers, grouped by unit, in memory or in temporary files."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ import numpy as np
 
 from sparsehist.typing import AnyArray, IndexArray
 
-GROUP_BITS = 8
-BLOCK = 1 << 18  # rows grouped at a time, within the cache of a core
+GROUP_BITS = 8  # leading bits of the words of units, by which rows are grouped
+BLOCK = 1 << 18  # number of rows grouped at once; they fit the cache of a core
 
 
 class Rows:
-    """Rows: words of units and keys, and further numbers. Adding is thread-safe. Secret.
+    """The rows of a log: words of units, words of keys, and numbers of measures. Adding is thread-safe. Secret.
 
     Args:
-        directory: Directory of temporary files for rows that do not fit in memory.
-        memory: Bytes of rows that stay in memory.
+        directory: Directory for temporary files with the rows that do not fit in memory.
+        memory: Most bytes of rows in memory.
     """
 
     def __init__(self, directory: Path, memory: int) -> None:
         self._directory, self._free, self._lock = directory, memory, Lock()
-        # Columns of blocks of rows, in memory or mapped from files; and where the groups of units begin and end.
+        # Each block has its columns, in memory or memory-mapped, and the bounds of its groups of units.
         self._blocks: list[tuple[list[AnyArray], IndexArray]] = []
 
     def __len__(self) -> int:
         return sum(int(bounds[-1]) for _, bounds in self._blocks)
 
     def add(self, *columns: AnyArray) -> None:
-        """Add a batch of rows: words of units, words of keys, other numbers; all of shape (n,)."""
+        """Add a batch of rows: words of units, words of keys, and numbers of measures; shape (n,) each."""
         for start in range(0, max(columns[0].size, 1), BLOCK):
             block = [column[start : start + BLOCK] for column in columns]
             group = (block[0] >> np.uint64(64 - GROUP_BITS)).astype(np.uint8)
-            order = np.argsort(group, kind="stable")  # a radix sort: the numbers have 8 bits
+            order = np.argsort(group, kind="stable")  # radix sort
             bounds = np.append(0, np.cumsum(np.bincount(group, minlength=1 << GROUP_BITS)))
             block = [np.take(column, order, mode="clip") for column in block]
             with self._lock:
@@ -45,7 +45,7 @@ class Rows:
             self._blocks.append((block, bounds))
 
     def group(self, number: int, bits: int) -> list[AnyArray]:
-        """Return the columns of the rows whose unit words begin with the `bits` bits of `number`."""
+        """Return the columns of the rows for which the leading `bits` bits of the unit's word equal `number`."""
         first, last = (end << GROUP_BITS - bits for end in (number, number + 1))
         parts = [[column[bounds[first] : bounds[last]] for column in block] for block, bounds in self._blocks]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
@@ -55,7 +55,7 @@ class Rows:
         self._blocks.clear()
 
     def _written(self, column: AnyArray) -> AnyArray:
-        """Write a column to a file without a name, and return it memory-mapped."""
+        """Write a column to an unnamed temporary file, and return it memory-mapped."""
         with TemporaryFile(dir=self._directory) as file:
             column.tofile(file)
             return np.memmap(file, column.dtype, "r", shape=column.shape)

@@ -1,25 +1,25 @@
-"""Encode the columns of a key or unit as one text, so that texts are equal only if all columns are equal.
+"""Encode the columns of a key or unit as one text; two texts are equal only if all columns are equal.
 
-A part is written as a letter for its type, its length in bytes, a colon and its value: the 20,484th day and the
-number 17 are `d5:20484i2:17`. No other tuple has this text, since lengths show where parts end. Polars and DuckDB
-write the same. A tuple with a null or empty part is null, as a single column would be.
+Each column is written as a letter for its type, the length of its value in bytes, a colon and the value. For example,
+day 20,484 and the number 17 become `d5:20484i2:17`. No other tuple has this text, as lengths show where values end.
+Polars and DuckDB write the same text. If a column is null or empty, the text is null.
 
 | letter | type | value |
 |---|---|---|
-| s | text | the UTF-8 as it is |
+| s | text | unchanged, in UTF-8 |
 | i | whole number of any width | decimal digits, `-` before negative ones |
-| d | date | days since 1970-01-01, as a whole number |
-| u | time stamp, with or without a zone | microseconds since 1970-01-01 (UTC), as a whole number |
-| n | time stamp with nanoseconds | nanoseconds since 1970-01-01, as a whole number |
+| d | date | whole days since 1970-01-01 |
+| u | time stamp, with or without a zone | whole microseconds since 1970-01-01 (UTC) |
+| n | time stamp with nanoseconds | whole nanoseconds since 1970-01-01 (UTC) |
 | b | boolean | `true` or `false` |
 | x | bytes | lower-case hexadecimal digits |
 
-**The portable order.** With `portable=True` a unit keeps the keys that come first by SHA-256 of one text in UTF-8:
-the 32 lower-case hexadecimal digits of the bounding salt; the unit, a part or the parts of a tuple; the parts of the
-key, each in the canonical type of the domain. Digests are compared as unsigned bytes, which is how their lower-case
-hexadecimal digits compare. Different (unit, key) pairs have different texts, and equal digests are not to be expected
-before 2¹²⁸ pairs. For the salt 00…0f, the unit 7 and the key "é" the text is
-`000102030405060708090a0b0c0d0e0fi1:7s2:é`. Nanoseconds have no portable form: not every engine supports them.
+**The portable order.** With `portable=True`, the pairs of a unit are ordered by the SHA-256 of a text in UTF-8, and
+only the first pairs are kept. The text is the bounding salt as 32 lower-case hexadecimal digits, then the columns of
+the unit, then those of the key in the canonical types of the domain. Digests are compared as unsigned bytes;
+lower-case hexadecimal digits compare in the same order. Different (unit, key) pairs have different texts, and equal
+digests are not expected before 2¹²⁸ pairs. For the salt 00…0f, the unit 7 and the key "é" the text is
+`000102030405060708090a0b0c0d0e0fi1:7s2:é`. Nanoseconds have no portable form, as not every engine supports them.
 """
 
 from __future__ import annotations
@@ -37,19 +37,21 @@ _NAMES = {
 
 
 def part_of_tuple(name: str, dtype: pl.DataType) -> str:
-    """Return the letter of a type; refuse types whose values have several text forms."""
+    """Return the letter of a column's dtype; refuse dtypes whose values can be written in several ways."""
     if dtype.is_integer():
         return "i"
     if isinstance(dtype, pl.Datetime):
         return "n" if dtype.time_unit == "ns" else "u"
     letters = {pl.String: "s", pl.Categorical: "s", pl.Enum: "s", pl.Boolean: "b", pl.Binary: "x", pl.Date: "d"}
     if type(dtype) not in letters:
-        raise DataError(f"unit column {name!r} has dtype {dtype}, whose values have no single text: cast it to text")
+        raise DataError(
+            f"unit column {name!r} has dtype {dtype}, whose values can be written in several ways: cast it to text"
+        )
     return letters[type(dtype)]
 
 
 def types_of_tuple(text: str) -> str:
-    """Describe the types of a tuple's parts, read from the tuple's text.
+    """Describe the types of the columns that are encoded in a text.
 
     Example:
         >>> types_of_tuple("i5:20484s2:é")
@@ -64,7 +66,7 @@ def types_of_tuple(text: str) -> str:
 
 
 def tuple_text(names: Sequence[str], dtypes: Mapping[str, pl.DataType]) -> pl.Expr:
-    """Return a Polars expression that writes several columns as one text.
+    """Return a Polars expression that encodes several columns as one text.
 
     Example:
         >>> log = pl.DataFrame({"day": [20484], "ip": ["é"]})
@@ -89,7 +91,7 @@ def _written(name: str, dtype: pl.DataType) -> list[pl.Expr]:
 
 
 def sha256_of(pairs: pl.Series, salt: bytes) -> pl.Series:
-    """Return the SHA-256 of salt and text of each pair, which defines the portable order."""
+    """Return the SHA-256 of the salt and each text, as hexadecimal digits; it defines the portable order."""
     import duckdb
 
     messages = pl.select(message=pl.lit(salt.hex()) + pairs)
@@ -100,8 +102,8 @@ def sha256_of(pairs: pl.Series, salt: bytes) -> pl.Series:
 
 
 def check_portable(name: str, dtype: pl.DataType) -> None:
-    """Refuse a unit column that not every engine can write as text."""
+    """Refuse a unit column in nanoseconds, which not every engine can write as text."""
     if part_of_tuple(name, dtype) == "n":
         raise DataError(
-            f"unit column {name!r} counts nanoseconds, but the portable order does not: cast to microseconds"
+            f"unit column {name!r} has nanoseconds, which the portable order does not support: cast to microseconds"
         )

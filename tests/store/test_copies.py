@@ -111,11 +111,11 @@ class World:
 
 
 PUT_BACK = {
-    "over it": "cp -a {source}/. {target}",
-    "in place": "find {target} -mindepth 1 -delete; cp -a {source}/. {target}",
-    "anew": "rm -r {target}; cp -a {source} {target}",
-    "tar": "tar -C {source} -cf kept/a.tar .; tar -C {target} -xf kept/a.tar",
-    "by name": "mv {target} kept/newer; mv {source} {target}",
+    "over the newer files": "cp -a {source}/. {target}",
+    "into the emptied directory": "find {target} -mindepth 1 -delete; cp -a {source}/. {target}",
+    "after the newer one was deleted": "rm -r {target}; cp -a {source} {target}",
+    "from a tar archive": "tar -C {source} -cf kept/a.tar .; tar -C {target} -xf kept/a.tar",
+    "by renaming": "mv {target} kept/newer; mv {source} {target}",
 }
 
 
@@ -159,44 +159,49 @@ BESIDE = {
     "two backups adopted, one of them at home": "backup home/store home/copy; backup home/store elsewhere/copy; "
     "rm -r home/store; adopt home/copy; adopt elsewhere/copy",
     **{
-        f"moved{' and opened' * opened}, a copy {at}, {first} first": moved(at, first, opened=opened)
+        f"moved{' and opened' * opened}, a copy {where}, {first} used first": moved(at, first, opened=opened)
         for opened in (False, True)
-        for at in ("home", "elsewhere")
+        for at, where in (("home", "at the old path"), ("elsewhere", "elsewhere"))
         for first in ("copy", "original")
     },
-    **{f"older {what} put back {how}": older(how, what) for what in ("store", "home") for how in PUT_BACK},
-    "older state put back over it": "cp -a home kept/all; use home/store; "
+    **{f"older {what} restored {how}": older(how, what) for what in ("store", "home") for how in PUT_BACK},
+    "older state.sqlite restored over the newer one": "cp -a home kept/all; use home/store; "
     "cp -a kept/all/store/state.sqlite home/store/state.sqlite; use home/store",
-    "older store put back in place and adopted": older("in place", "store", then="adopt"),
-    "older home put back and adopted, a ledger knows": "list home/store; "
-    + older("anew", "home", then="adopt", first="publish"),
-    "older store put back, its mark deleted": "cp -a home/store kept; use home/store; "
+    "older store restored into the emptied directory, and adopted": older(
+        "into the emptied directory", "store", then="adopt"
+    ),
+    "older home restored and adopted, a public ledger is newer": "list home/store; "
+    + older("after the newer one was deleted", "home", then="adopt", first="publish"),
+    "older store restored, generation file deleted": "cp -a home/store kept; use home/store; "
     "find home/store -mindepth 1 -delete; cp -a kept/store/. home/store; rm home/store.generation; use home/store",
-    "back from the trash": "cp -a home/store copy; mv home/store kept/trash; adopt copy; mv kept/trash home/store; "
-    "use home/store",
-    "snapshot of a machine put back, a ledger knows": SNAPSHOT.format(use="publish", gone="rm -r home"),
-    "by a link": "ln -s home/store link; use link; use home/store",
-    "the state of another store": "make home/store; make elsewhere/store; use home/store; "
+    "original restored from the trash after a copy was adopted": "cp -a home/store copy; mv home/store kept/trash; "
+    "adopt copy; mv kept/trash home/store; use home/store",
+    "snapshot of a machine restored, a public ledger is newer": SNAPSHOT.format(use="publish", gone="rm -r home"),
+    "used through a symbolic link": "ln -s home/store link; use link; use home/store",
+    "state.sqlite of another store copied into it": "make home/store; make elsewhere/store; use home/store; "
     "cp home/store/state.sqlite elsewhere/store; use elsewhere/store",
-    "the state alone": "mkdir copy; cp home/store/state.sqlite home/store/format copy; use home/store; adopt copy",
-    "a copy of an open transaction": "torn home/store kept/store; use home/store; "
+    "only state.sqlite and format copied, and adopted": "mkdir copy; "
+    "cp home/store/state.sqlite home/store/format copy; use home/store; adopt copy",
+    "a copy made during a transaction, restored": "torn home/store kept/store; use home/store; "
     "find home/store -mindepth 1 -delete; cp -a kept/store/. home/store; use home/store",
-    "mounted twice": "mount --bind home c; use c/store; use home/store; use c/store",
-    "containers with copies of a store": containers("disk/base", "make home/store; true", COPIED, COPIED),
+    "one store mounted at two paths": "mount --bind home c; use c/store; use home/store; use c/store",
+    "two containers with copies of one store": containers("disk/base", "make home/store; true", COPIED, COPIED),
 }
 """Scenarios that draw at most one noise at a level."""
 NAMED = {
-    "older home put back and adopted": (older("anew", "home", then="adopt"), "together with its generation file"),
-    "a dead disk comes back": (
+    "older home restored and adopted": (
+        older("after the newer one was deleted", "home", then="adopt"), "together with its generation file",
+    ),
+    "a dead disk works again after a copy was adopted": (
         "cp -a home/store copy; mv home dead; adopt copy; mv dead home; use home/store",
         "disk that works again",
     ),
-    "snapshot of a machine put back": (SNAPSHOT.format(use="use", gone="rm -r home"), "snapshot of a whole machine"),
-    "clones of a machine": (SNAPSHOT.format(use="use", gone="mv home running"), "snapshot of a whole machine"),
-    "containers of an image with a store": (
+    "snapshot of a machine restored": (SNAPSHOT.format(use="use", gone="rm -r home"), "snapshot of a whole machine"),
+    "two clones of one machine": (SNAPSHOT.format(use="use", gone="mv home running"), "snapshot of a whole machine"),
+    "two containers of one image that contains a store": (
         containers("disk/build:disk/base", IMAGE, "use c/store", "use c/store"), "in the image of a container",
     ),
-    "containers of an image with a store, adopted": (
+    "two containers of one image that contains a store, adopted in both": (
         containers("disk/build:disk/base", IMAGE, "adopt c/store", "adopt c/store"), "in the image of a container",
     ),
 }  # fmt: skip
@@ -226,8 +231,8 @@ HONEST = {
 """Legitimate scenarios in which no step may be refused."""
 QUICK = (
     "cp -a, adopted beside the original", "backup, adopted beside the original", "two copies adopted",
-    "moved and opened, a copy home, copy first", "older store put back in place",
-    "older home put back and adopted, a ledger knows",
+    "moved and opened, a copy at the old path, copy used first", "older store restored into the emptied directory",
+    "older home restored and adopted, a public ledger is newer",
 )  # fmt: skip
 
 

@@ -27,7 +27,6 @@ ACTIVITIES = (0.7, 1.5)
 IDS = {"small": "small whole numbers", "random": "random 64-bit numbers", "uuid": "UUIDs as text"}
 SIZES = {10_000_000: "10 million rows of a million users", 50_000_000: "50 million rows of five million users"}
 OPENDP, TUMULT = "OpenDP, Context on Polars", "Tumult Analytics, local Spark"
-BY_COUNT = "a plain count of distinct users per key (the cheaper of Polars and DuckDB), which bounds nobody"
 
 
 def pipeline(rows: int, ids: str) -> Callable[[Result], str]:
@@ -40,7 +39,7 @@ def pipeline(rows: int, ids: str) -> Callable[[Result], str]:
             for what in ("cpu_s", "peak_mb", "wall_s")
         )
         clock = "" if found["busy"] else f", {wall} times the time on the clock"
-        return f"{cpu} times the CPU{clock}, {memory} of the memory of {BY_COUNT if ids == 'small' else 'that count'}"
+        return f"{cpu} times the CPU{clock}, {memory} times the memory of the plain count"
 
     return measured
 
@@ -66,8 +65,8 @@ def downloads(found: Result) -> str:
     wall = median([run["first release"]["wall_s"] for run in runs])
     start = median([run["imports"]["wall_s"] for run in runs])
     cpu, memory = _of_the_count(found, case)
-    clock = "" if found["busy"] else f"{wall:.1f} s, of which Python and its libraries take {start:.1f} to start; "
-    return f"{clock}{cpu} times the CPU and {memory} times the memory of that count"
+    clock = "" if found["busy"] else f"{wall:.1f} s, of which Python and its libraries take {start:.1f} s to start; "
+    return f"{clock}{cpu} times the CPU and {memory} times the memory of the plain count"
 
 
 def peers(found: Result) -> str:
@@ -90,8 +89,8 @@ def release(found: Result) -> str:
 
     whole = "release, all in all"
     return (
-        f"{took('first', whole)} ms for the first, {took('tenth', whole)} ms for the tenth; writing the table alone "
-        f"takes {took('first', 'write the table')} ms"
+        f"{took('first', whole)} ms for the first release of a series, {took('tenth', whole)} ms for the tenth; "
+        f"writing the table alone takes {took('first', 'write the table')} ms"
     )
 
 
@@ -100,21 +99,21 @@ def dense_sparse(found: Result) -> str:
     (row,) = (row for row in found["compared"] if row["chunked"] and row["nonzero"] == 10**6)
     dense, sparse = (row[way]["rounds_wall_s"]["median"] for way in ("dense", "sparse"))
     return (
-        f"{row['times_faster']['rounds_wall_s']['median']:.0f} times faster: {1e3 * sparse:.0f} ms, where the dense "
-        f"round takes {dense:.1f} s"
+        f"{row['times_faster']['rounds_wall_s']['median']:.0f} times faster: {1e3 * sparse:.0f} ms instead of "
+        f"{dense:.1f} s"
     )
 
 
 def nonzero(found: Result) -> str:
     """A round by the number of nonzero cells."""
     apart = found["durable"]["first release"]["apart"]["cpu_s"]
-    return f"within {math.ceil(100 * apart)} % of CPU"
+    return f"CPU times differ by at most {math.ceil(100 * apart)} %"
 
 
 def domain_size(found: Result) -> str:
     """A round by the size of the domain."""
     apart = found["arithmetic"]["apart"]["cpu_s"]
-    return f"within {math.ceil(100 * apart)} % of CPU"
+    return f"CPU times differ by at most {math.ceil(100 * apart)} %"
 
 
 def workload_speed(found: Result) -> str:
@@ -124,14 +123,14 @@ def workload_speed(found: Result) -> str:
         _both([ratios[f"{name}, {what}"] for name in ("prefix sums", "ranges")])
         for what in ("first level", "a new path")
     )
-    return f"{again} times; {new} with the first one's set-up"
+    return f"{again} times the CPU; {new} times for the first release, which also prepares the workload"
 
 
 def marginals(found: Result) -> str:
     """All pairs of columns."""
     shares = sorted(round(100 * one["median"]) for one in found["ratios"]["cpu_s"].values())
     wall = found["medians"]["noisy marginals, all in all"]["wall_s"]["median"]
-    return f"{wall:.2f} s, {shares[0]} to {shares[-1]} % of the CPU of their GROUP BYs alone"
+    return f"{wall:.2f} s, {shares[0]} to {shares[-1]} % of the CPU of 435 GROUP BYs for these pairs"
 
 
 def sql_front(found: Result) -> str:
@@ -143,13 +142,13 @@ def sql_front(found: Result) -> str:
 def dense_round(found: Result) -> str:
     """Rounds over a vector."""
     ratios = sorted(one["median"] for name, one in found["ratios"].items() if name.startswith("Gaussian"))
-    return f"{ratios[0]:.1f} to {ratios[-1]:.1f} times numpy's `standard_normal`"
+    return f"{ratios[0]:.1f} to {ratios[-1]:.1f} times the CPU of numpy's `standard_normal`"
 
 
 def discrete_laplace(found: Result) -> str:
     """Exact draws."""
     ours, theirs = (found["nanoseconds"][name]["median"] for name in ("sample 2", "opendp make_laplace, scale 2"))
-    return f"{ours:.0f} ns, where OpenDP's exact sampler takes {theirs / 1e3:.1f} µs"
+    return f"{ours:.0f} ns; OpenDP's exact sampler takes {theirs / 1e3:.1f} µs"
 
 
 ROWS: list[tuple[str, Callable[[Result], str], str]] = [
@@ -157,12 +156,7 @@ ROWS: list[tuple[str, Callable[[Result], str], str]] = [
         (
             "pipeline",
             pipeline(rows, ids),
-            f"{size}, ids {kind}, activity log-normal of σ 0.7 and 1.5"
-            + (
-                ", from Parquet to a published Parquet file, each user bounded to 20 keys"
-                if ids == "small"
-                else ", the same way"
-            ),
+            f"a release of {size}, whose ids are {kind}",
         )
         for rows, size in SIZES.items()
         for ids, kind in IDS.items()
@@ -170,33 +164,33 @@ ROWS: list[tuple[str, Callable[[Result], str], str]] = [
     (
         "pipeline",
         downloads,
-        "who downloaded which package in twelve days of the CRAN mirror's log, 1.6 million rows, the same way",
+        "a release of the packages that users downloaded from a CRAN mirror on twelve days, 1.6 million rows",
     ),
     (
         "peers",
         peers,
-        "10 million rows of random ids, σ 0.7, released with OpenDP (Context on Polars) and Tumult (local Spark)",
+        "OpenDP (Context on Polars) and Tumult (local Spark) on the same 10 million rows, with random ids and σ = 0.7",
     ),
     (
         "release",
         release,
-        "a release of 10,000 and of 100,000 rows, from opening the store to the Parquet file, committed durably",
+        "a durable release of 10,000 and of 100,000 rows, from opening the store to the published Parquet file",
     ),
     (
         "dense_sparse",
         dense_sparse,
-        "a durable round with 10⁶ nonzero cells of 10⁹, beside drawing every cell in chunks",
+        "a durable release of 10⁹ cells with 10⁶ nonzero ones, compared with drawing noise for every cell",
     ),
-    ("domain_size", nonzero, "the same round with 10⁵, 10⁶ and 10⁷ keys counted"),
-    ("domain_size", domain_size, "the arithmetic of a round over 10⁶, 10¹², 10¹⁸ and 10⁶⁹ cells"),
+    ("domain_size", nonzero, "a release of the same size if 10⁵, 10⁶ or 10⁷ keys were counted"),
+    ("domain_size", domain_size, "the arithmetic of a release for domains of 10⁶, 10¹², 10¹⁸ and 10⁶⁹ cells"),
     (
         "workload_speed",
         workload_speed,
-        "prefix sums and all ranges of 10⁷ keys: a release beside a pair of Fourier transforms of that length",
+        "a release of prefix sums and of all ranges of 10⁷ keys, compared with two Fourier transforms of this length",
     ),
-    ("marginals", marginals, "all pairs of 30 columns over 10⁶ nonzero cells of 10²⁰"),
-    ("sql_front", sql_front, "a series and its release by SQL, over the same query in Python"),
-    ("dense_round", dense_round, "a dense Gaussian round"),
+    ("marginals", marginals, "a release of all marginals over two of 30 columns, for 10⁶ nonzero cells of 10²⁰"),
+    ("sql_front", sql_front, "a series and its release in SQL, compared with the same query in Python"),
+    ("dense_round", dense_round, "a dense Gaussian release"),
     ("discrete_laplace", discrete_laplace, "an exact draw of discrete Laplace noise"),
 ]
 

@@ -29,9 +29,10 @@ def dense_sparse(result: Result) -> str:
         "dense over sparse, clock",
     ]
     words = (
-        "A gradual release, each round finer than the one before. Dense: every cell drawn, nothing written. Sparse: "
-        "whole durable releases of a store. Target: 10⁹ cells with 10⁶ of them nonzero at least "
-        f"{result['target']} times faster than dense in chunks.\n"
+        "Each series of releases becomes finer from release to release. The dense mechanism draws noise for every "
+        "cell and writes nothing. The sparse mechanism makes whole durable releases of a store. Target: for 10⁹ "
+        f"cells, of which 10⁶ are not empty, sparse releases are at least {result['target']} times faster than dense "
+        "ones in chunks.\n"
     )
     text = [words, table(heading, rows)]
     for name, grown in result["growth"].items():
@@ -40,7 +41,7 @@ def dense_sparse(result: Result) -> str:
              short(row["sparse"]["rounds_wall_s"]["median"]), short(row["sparse"]["peak_mb"]["median"])]
             for row in grown
         ]  # fmt: skip
-        text.append(f"\nSparse, by {name}:\n\n" + table([name, "CPU s", "wall s", "peak MB"], lines))
+        text.append(f"\nSparse releases, by {name}:\n\n" + table([name, "CPU s", "wall s", "peak MB"], lines))
     return "\n".join(text)
 
 
@@ -62,14 +63,16 @@ def lossless(result: Result) -> str:
             times = [row["times_lossless"] for row in variances if (row["releases"], row["way"]) == (m, way)]
             rows[-1].append(f"{min(times):.2f} to {max(times):.2f}")
     words = (
-        "Variance of the noise over that of a single release, from the least to the most affected of m audiences at "
-        f"levels from ρ = 0.001 to 5; measured over {result['cells']:,} cells, at most {result['furthest_off']:.1%} "
-        "off the formulas. The picture is Figure 2 of Andersson, Retschmeier, Nelson and Pagh made anew. Target: 1 "
-        "for lossless releases.\n"
+        "Releases for m audiences have levels from ρ = 0.001 to 5. The table shows the variance of the noise "
+        "divided by that of a single release, for the least and the most affected audience. It was measured over "
+        f"{result['cells']:,} cells, and differs from the formulas by at most {result['furthest_off']:.1%}. The "
+        "picture repeats Figure 2 of Andersson, Retschmeier, Nelson and Pagh. Target: 1 for lossless releases.\n"
     )
     text = [words, table(["audiences", *ways], rows)]
     for log in dict.fromkeys(row["log"] for row in result["end_to_end"]):
-        text += [f"\n{log}, ten audiences at the same total budget: published keys, mean error in units.\n"]
+        text += [
+            f"\n**{log}**: published keys, and mean error in units, of ten audiences at the same total budget.\n"
+        ]
         levels = list(dict.fromkeys(row["audience"] for row in result["end_to_end"] if row["log"] == log))
         lines = []
         for level in levels:
@@ -89,8 +92,8 @@ def peers(result: Result) -> str:
     """The same release elsewhere."""
     versions = ", ".join(result["versions_of_peers"]) or "no peer was installed"
     words = (
-        f"From Parquet to a published Parquet file, each in a process and environment of its own ({versions}). "
-        "Target: OpenDP at least 10 times slower, Tumult Analytics 80 times.\n"
+        "Each library reads a Parquet log and writes a published Parquet file, in a separate process and "
+        f"environment ({versions}). Target: OpenDP takes at least 10 times our time, and Tumult Analytics 80 times.\n"
     )
     heading = ["", "wall s", "times ours", "CPU s", "times ours", "peak MB", "times ours"]
     text = [words]
@@ -115,12 +118,12 @@ def planned(result: Result) -> str:
         for row in result["compared"]
     ]
     text = (
-        f"Planned and seen, and how many standard deviations apart; at most {result['furthest']:.2f}, target "
-        f"{result['target']:g}.\n\n"
+        f"The table compares the planned with the observed figures. They differ by at most {result['furthest']:.2f} "
+        f"standard deviations; the target is {result['target']:g}.\n\n"
     )
     heading = ["log", "level"]
     for what in ("published keys", "sum of errors", "false keys"):
-        heading += [f"{what}: planned", "seen", "apart"]
+        heading += [f"{what}: planned", "observed", "difference in std"]
     return text + table(heading, rows)
 
 
@@ -138,22 +141,26 @@ def before_after(result: Result) -> str:
         [case, *(milliseconds(found["cpu_s"][name]) for name in ("before", "after")), figure(found["ratio"])]
         for case, found in result["cases"].items()
     ]
-    said = [f"Target: at most {targets['ratio']} of the CPU before for 10⁴ rows, in memory.\n"]
+    said = [f"Target: at most {targets['ratio']} times the earlier CPU, for 10⁴ rows in memory.\n"]
     said.append(table(["CPU ms", "before", "after", "after / before"], rows))
     for name, found in result.get("growth", {}).items():
         early, late = found["between"]
         said.append(
-            f"The {late}th release of a series, {name}, takes {figure(found['times'])} times as long as the "
-            f"{early}th; target {targets['growth']}.\n"
+            f"{name.capitalize()} a rewrite, release {late} of a series takes {figure(found['times'])} times as "
+            f"long as release {early}. Target: at most {targets['growth']} times.\n"
         )
     if "waiting" in result:
         found = result["waiting"]
         said.append(
-            f"{found['processes']} processes at once: all served within {found['wall_s']:.1f} s, with new releases "
-            f"within {found['new_wall_s']:.1f} s.\n"
+            f"If {found['processes']} processes request an existing release at once, all of them finish within "
+            f"{found['wall_s']:.1f} s. If each requests a new release, all finish within {found['new_wall_s']:.1f} "
+            "s.\n"
         )
     for name, numbers in result.get("synchronised", {}).items():
-        said.append(f"Files and directories that a release synchronises, {name}: {', '.join(map(str, numbers))}.\n")
+        said.append(
+            f"Number of files and directories that each of ten releases synchronises, {name} the rewrite: "
+            f"{', '.join(map(str, numbers))}.\n"
+        )
     return "\n".join(said)
 
 
@@ -164,8 +171,8 @@ def domains(result: Result) -> str:
         for row in result["rows"]
     ]
     return (
-        f"{result['log']} at ρ = {result['level']} with {result['max_keys']} keys per unit; means of "
-        f"{result['runs']} runs with their standard errors.\n\n"
+        f"The log is {result['log']}, released at ρ = {result['level']} with {result['max_keys']} keys per unit. "
+        f"Figures are means of {result['runs']} runs with their standard errors.\n\n"
         + table(["domain", "threshold", "keys published"], rows)
     )
 
@@ -192,13 +199,16 @@ def bounding(result: Result) -> str:
         for choice in result["choices"]
     ]
     return (
-        f"Level {result['level']}, {result['runs']} runs with salts and noise of their own, ± three standard errors: "
-        "the median relative error of the 200 largest keys against the log itself, bounded by nobody, and the keys "
-        "published at a hundredth of a false key.\n\n"
+        f"Figures are means of {result['runs']} runs at level {result['level']} with different salts and noise, ± "
+        "three standard errors. The relative error is the median over the 200 largest keys, compared with counts of "
+        "the log without a bound. Keys are published at a threshold for 0.01 expected false keys.\n\n"
         + table(["log", "bounding", "max_keys", "relative error", "keys published"], rows)
-        + "\n`choose_max_keys` at level 0.005: the root mean square error of the 500 largest keys under the bound it "
-        f"takes, over that under the best one in hindsight. Target: {result['target']} on average.\n\n"
-        + table(["log", "best", "mostly taken", "over the best (largest)", "runs within the target"], choices)
+        + "\nThe next table is about `choose_max_keys` at level 0.005. It shows the root mean square error of the "
+        "500 largest keys under the chosen bound, divided by that under the best bound in hindsight. Target: "
+        f"{result['target']} on average.\n\n"
+        + table(
+            ["log", "best bound", "most frequent choice", "error / best (largest)", "runs within the target"], choices
+        )
     )
 
 
@@ -209,7 +219,8 @@ def key_discovery(result: Result) -> str:
         for row in result["rows"]
     ]
     return (
-        f"Level {result['level']}, delta {result['delta']}, {result['runs']} runs with salts and noise of their own, "
-        f"medians with the least and the most. Target: {result['target']:,} packages in three rounds.\n\n"
+        f"Each way discovers or publishes keys at level {result['level']} and delta {result['delta']}. Figures are "
+        f"medians of {result['runs']} runs with different salts and noise, with the smallest and largest number of "
+        f"keys. Target: {result['target']:,} packages in three rounds.\n\n"
         + table(["log", "way", "keys of the log", "found"], rows)
     )

@@ -25,8 +25,9 @@ def scale(result: Result) -> str:
          figure(row["bytes_a_cell"]), short(row["peak_mb"]["median"])]
         for row in result["tracked"]["rows"]
     ]  # fmt: skip
-    exponents = ", ".join(
-        f"{row['from']:,} to {row['to']:,}: {row['release_wall_s']:.2f} (CPU {row['release_cpu_s']:.2f})"
+    exponents = ", and ".join(
+        f"{row['release_wall_s']:.2f} on the clock and {row['release_cpu_s']:.2f} of CPU from {row['from']:,} to "
+        f"{row['to']:,} cells"
         for row in result["tracked"]["exponents"]
     )
     again = result["releases"]
@@ -36,23 +37,26 @@ def scale(result: Result) -> str:
         for row in result["capped"]
     ]  # fmt: skip
     of_tracked = (
-        "\nA second release over tracked cells, less one that tracks nothing. Exponent of the growth on the clock: "
-        f"{exponents}; target {targets['exponent']} from 10⁶ to 10⁷. Memory beyond what was resident before, a "
-        f"tracked cell with its key of 8 bytes; target {targets['bytes_a_cell']} beyond the key.\n"
+        "\nThe next table shows the second release of a series with tracked cells, minus the time of a release "
+        "without tracked cells. Time grows with a power of the number of tracked cells. The exponents are "
+        f"{exponents}. Target: at most {targets['exponent']} from 10⁶ to 10⁷. Memory is the additional memory per "
+        f"tracked cell, including its key of 8 bytes. Target: at most {targets['bytes_a_cell']} bytes without the "
+        "key.\n"
     )
     of_releases = (
-        f"\nRelease {again['number']} of a path over release 10, {again['cells']:,} tracked cells: "
-        f"{again['release_wall_s']['ratio']:.2f} on the clock, {again['release_cpu_s']['ratio']:.2f} of CPU; target "
-        f"{targets['hundredth']}.\n"
+        f"\nWith {again['cells']:,} tracked cells, release {again['number']} of a series takes "
+        f"{again['release_wall_s']['ratio']:.2f} times the time on the clock and "
+        f"{again['release_cpu_s']['ratio']:.2f} times the CPU of release 10. Target: at most {targets['hundredth']} "
+        "times.\n"
     )
     of_memory = (
-        "Counting a log with and without a limit of memory; target: 50 million rows within "
+        "The next table shows counting of a log with and without a memory limit. Target: 50 million rows within "
         f"{targets['memory_mb']:,} MB.\n"
     )
     return "\n".join(
         [
-            "Making a series of given counts, and its first release of 5,000 rows:\n",
-            table(["nonzero cells", "made, s", "released, ms", "peak MB"], nonzero),
+            "The table shows the creation of a series from given counts, and its first release of 5,000 rows:\n",
+            table(["nonzero cells", "creation, s", "release, ms", "peak MB"], nonzero),
             of_tracked,
             table(["tracked cells", "wall s", "CPU s", "bytes per cell", "peak MB"], tracked),
             of_releases,
@@ -72,21 +76,22 @@ def running(result: Result) -> str:
     ]  # fmt: skip
     first, last = year["first"]["release"], year["last"]["release"]
     of_year = (
-        f"\n{result['days']} days of {result['rows']:,} rows over {result['keys']:,} keys, appended and released; "
-        f"in the end {year['tracked']:,} keys are tracked and {year['published']:,} published. The first release "
-        f"took {first['wall_s']:.2f} s (CPU {first['cpu_s']:.2f} s), the last one {last['wall_s']:.2f} s (CPU "
-        f"{last['cpu_s']:.2f} s); targets {targets['first_release_s']} s and {targets['last_release_s']} s. Peak "
-        f"memory {year['peak_mb']:,.0f} MB, target {targets['last_release_mb']:,} MB; the store holds "
-        f"{year['stored_mb']:,.0f} MB.\n"
+        f"\n{result['days']} days with {result['rows']:,} rows each and {result['keys']:,} keys in total were "
+        f"appended and released. At the end, {year['tracked']:,} keys are tracked and {year['published']:,} are "
+        f"published. The first release took {first['wall_s']:.2f} s (CPU {first['cpu_s']:.2f} s), and the last one "
+        f"{last['wall_s']:.2f} s (CPU {last['cpu_s']:.2f} s). The targets are {targets['first_release_s']} s and "
+        f"{targets['last_release_s']} s. The peak memory is {year['peak_mb']:,.0f} MB (target: "
+        f"{targets['last_release_mb']:,} MB), and the store takes {year['stored_mb']:,.0f} MB.\n"
     )
     of_append = (
-        f"A day appended, beside counting it in memory and beside a fresh series of it; all {result['keys']:,} keys "
-        f"are there from the first day. Target: at most {targets['append']} times the series, which is "
-        "counted, sorted and written, too.\n"
+        "The table compares appending a day with counting the day in memory, and with creating a new series from "
+        f"this day. All {result['keys']:,} keys occur on the first day. Target: at most {targets['append']} times "
+        "the CPU of the new series, which is also counted, sorted and written.\n"
     )
     of_fresh = (
-        f"Running counts of every day beside fresh series of the same counts, each at ρ = {result['together']} in "
-        "total; the error is the root mean square over what is published.\n"
+        "The next table compares running counts of every day with a new series of the same counts for every day. "
+        f"Each way costs ρ = {result['together']} in total. The error is the root mean square error over the "
+        "published keys.\n"
     )
     compared = []
     for name, days in result["fresh"].items():
@@ -99,11 +104,21 @@ def running(result: Result) -> str:
     return "\n".join(
         [
             of_append,
-            table(["rows of a day", "steps before", "append, CPU ms", "over counting", "over a fresh series"], rows),
+            table(
+                ["rows of a day", "earlier steps", "append, CPU ms", "append / count", "append / new series"], rows
+            ),
             of_year,
             of_fresh,
             table(
-                ["", "day", "keys", "published, running", "published, fresh", "error, running", "error, fresh"],
+                [
+                    "",
+                    "day",
+                    "keys",
+                    "published, running",
+                    "published, new series",
+                    "error, running",
+                    "error, new series",
+                ],
                 compared,
             ),
         ]
@@ -119,10 +134,11 @@ def noise(result: Result) -> str:
     others = [name for name in found if not any(name.startswith(f"{family},") for family in families)]
     beside = [[name, f"{found[name]['median']:,.1f}"] for name in others]
     return (
-        f"{result['sizes']['draws']:,} draws, CPU nanoseconds per draw.\n\n"
+        f"The table shows CPU nanoseconds per draw, measured over {result['sizes']['draws']:,} draws.\n\n"
         + table(["ns", *steps], rows)
-        + f"\nBeside them; normals from AES over normals from PCG64: {figure(result['stream'])}, target "
-        f"{result['target']:g}.\n\n" + table(["", "ns"], beside)
+        + "\nFor comparison, the next table shows other samplers. Normals from AES take "
+        f"{figure(result['stream'])} times as long as normals from PCG64. Target: at most {result['target']:g} "
+        "times.\n\n" + table(["", "ns"], beside)
     )
 
 
@@ -134,17 +150,19 @@ def people(result: Result) -> str:
         for name, target in result["targets"].items()
     ]
     return (
-        f"CPU microseconds each, for {sizes['people']:,} people, {sizes['edges']:,} edges and at most "
-        f"{sizes['cells']:,} cells.\n\n" + table(["µs", "median", "lower", "upper", "target"], rows)
+        f"The table shows CPU microseconds per operation, for {sizes['people']:,} people, {sizes['edges']:,} edges "
+        f"and at most {sizes['cells']:,} cells.\n\n" + table(["µs", "median", "lower", "upper", "target"], rows)
     )
 
 
 def column_types(result: Result) -> str:
     """Each pair of types and kind of source, beside Polars' plain count."""
     words = (
-        f"{result['rows']:,} rows, from log to published file in a process of its own, over Polars' plain count of "
-        "distinct units per key of the same columns. Added is CPU beyond that count, for 10^7 rows. Target: 1.2 "
-        "times what Int64 × text adds, 2 times for three key columns, 1.5 times the count for every source.\n\n"
+        f"Each release goes from a log of {result['rows']:,} rows to a published file, in a separate process. Ratios "
+        "compare it with Polars' plain count of distinct units per key, on the same columns. Added CPU is the CPU "
+        "of the release minus that of the plain count, for 10^7 rows. Targets: the added CPU is at most 1.2 times "
+        "that of Int64 × text, or 2 times for three key columns. Every source takes at most 1.5 times the plain "
+        "count.\n\n"
     )
     measures = ("plain_cpu_s", "cpu_s", "wall_s", "peak_mb", "added_cpu_s")
     rows = [[name, *(f"{found[what]['median']:.2f}" for what in measures)] for name, found in result["cases"].items()]
@@ -155,12 +173,16 @@ def pipeline(result: Result) -> str:
     """From a log to a published file, beside the cheaper plain count."""
     target = result["target"]
     words = (
-        "Each in a process of its own, imports included. Ratios are to the cheaper plain count of distinct units per "
-        "key in the same turn (Polars streaming, DuckDB; nothing is bounded there, nothing is private). Target up to "
-        f"the first published file: {target['cpu_s']} of its CPU, {target['peak_mb']} of its memory.\n"
+        "Each contender runs in a separate process, and imports are included. Ratios compare with the cheaper plain "
+        "count of distinct units per key in the same turn (Polars streaming or DuckDB). This count is not private "
+        "and does not limit the keys of a unit. *Activity* is the standard deviation of the logarithm of the number "
+        f"of rows per user. Target up to the first published file: {target['cpu_s']} times its CPU and "
+        f"{target['peak_mb']} times its memory.\n"
     )
     if any(case.startswith("CRAN") for case in result["cases"]):
-        words += "The days of the CRAN mirror's download log were put into one Parquet file before the clock ran.\n"
+        words += (
+            "The days of the CRAN mirror's download log were copied into one Parquet file before the measurement.\n"
+        )
     text = [words]
     heading = ["", *(cell for what in ("CPU s", "wall s", "peak MB") for cell in (what, "ratio"))]
     for case, found in result["cases"].items():
@@ -178,17 +200,21 @@ def pipeline(result: Result) -> str:
         rows.append(["the tenth release alone", *_with_ratios(alone, {})])
         text.append(f"{case}:\n\n" + table(heading, rows))
         if faster := found.get("speed_up"):
-            listed = ", ".join(f"{figure(times)} on {cores}" for cores, times in faster.items())
-            text.append(f"Times as fast as on one core (simulated: the main thread's share is serial): {listed}.\n")
+            listed = "; ".join(f"{figure(times)} on {cores}" for cores, times in faster.items())
+            text.append(
+                f"Speed-up compared with one core: {listed}. (Simulated: the work of the main thread is assumed to "
+                "be serial.)\n"
+            )
     return "\n".join(text)
 
 
 def floor(result: Result) -> str:
     """The same work in C, beside the cheaper plain count."""
     words = (
-        "A C program (`benchmarks/floor.c`) does the work of counting on two threads: exact codes, distinct pairs, "
-        "bound, counts. Reading is Arrow's, of texts Polars'. CPU by step, without imports. Ratios are to the "
-        "cheaper plain count of the same turn, imports included.\n"
+        "A C program (`benchmarks/floor.c`) does the work of counting on two threads. It computes exact codes of "
+        "values, removes duplicate pairs, limits the keys of each unit, and counts. Arrow reads the files; Polars "
+        "reads texts. The CPU of each step excludes imports. Ratios compare with the cheaper plain count in the "
+        "same turn, imports included.\n"
     )
     steps = list(next(iter(result["cases"].values()))["steps"])
     rows = []
@@ -217,11 +243,11 @@ def _difference(later: Result, before: Result) -> Result:
 def profiles(result: Result) -> str:
     """Shares of CPU by part of the package."""
     words = (
-        "CPU time of all threads, charged every millisecond to the part of the package that is at work and the "
-        "library it has called. What NumPy and SciPy do counts as the part's own; so does what DuckDB and SQLite do; "
-        "what is counted in threads beside the main one stands at `threads`. "
-        f"{result['rows']:,} rows are counted, {result['published']:,} "
-        f"published; workloads have {result['cells']:,} cells, plan and SQL a log of {result['few_rows']:,} rows.\n"
+        "Every millisecond, the CPU time of all threads is charged to the part of the package that runs, and to the "
+        "library that it has called. Calls of NumPy, SciPy, DuckDB and SQLite are charged to the part itself. The "
+        f"CPU of threads other than the main one is shown as `threads`. The main paths count {result['rows']:,} rows "
+        f"and publish {result['published']:,}. Workloads have {result['cells']:,} cells. The plan and SQL use a log "
+        f"of {result['few_rows']:,} rows.\n"
     )
     text = [words]
     for path, found in result["paths"].items():

@@ -15,8 +15,9 @@ def workload_error(result: Result) -> str:
     """Error of workloads beside its lower bound."""
     targets = ", ".join(f"{name} {target}" for name, target in result["targets"].items())
     words = (
-        "Mean squared error of a query, over a bound that no factorization beats; **what is chosen**. At one cell a "
-        f"unit that is the singular-value bound; target there, from 256 cells on: {targets}. At more cells the "
+        "The tables show the mean squared error of a query for several strategies; the strategy that `auto` chooses "
+        "is in **bold**. At one cell per unit, the error is divided by the singular-value bound, a lower bound for "
+        f"every factorization. Targets for this ratio, from 256 cells on: {targets}. At several cells per unit, the "
         "error itself is shown.\n"
     )
     text = [words]
@@ -38,8 +39,9 @@ def workload_error(result: Result) -> str:
 def _published(found: Result) -> str:
     """Ours beside what others published."""
     words = (
-        "**Beside what is published, 1 cell per unit.** Prefix sums: root of the mean squared error less ln(n)/π; "
-        f"the best published bound is {found['bound']}, no factorization gets below {found['limit']} at large n.\n\n"
+        "**Comparison with published methods, 1 cell per unit.** For prefix sums over n cells, the table shows the "
+        f"root of the mean squared error minus ln(n)/π. The best published bound is {found['bound']}. At large n, no "
+        f"factorization has less than {found['limit']}.\n\n"
     )
     rows = [
         [f"{row['cells']:,}", f"{row['ours']:.4f}", f"{row['normalised_square_root']:.4f}"] for row in found["prefix"]
@@ -54,12 +56,13 @@ def _published(found: Result) -> str:
         for row in found["marginals"]
     ]
     below = table(
-        ["prefix sums along the columns of all marginals up to an order, over the bound", "ours", "ResidualPlanner+"],
+        ["prefix sums along the columns of all marginals up to an order: error / bound", "ours", "ResidualPlanner+"],
         rows,
     )
     return (
-        f"{text}\n{below}\nResidualPlanner+ shares residuals among marginals, where ours answers each marginal of "
-        "ranges with noise of its own. Of plain marginals both are the same and the best there is.\n"
+        f"{text}\n{below}\nResidualPlanner+ uses one noisy residual for several marginals, whereas sparsehist "
+        "answers each marginal of ranges with separate noise. For plain marginals, both methods are the same and "
+        "have the smallest possible error.\n"
     )
 
 
@@ -71,9 +74,9 @@ def workload_speed(result: Result) -> str:
         compared = [figure(one) if one else "" for one in ratios]
         rows.append([name, milliseconds(found["cpu_s"]), milliseconds(found["wall_s"]), *compared])
     words = (
-        f"{result['cells']:,} cells, the exact answers and the rounding included. Target: at most {result['target']} "
-        f"of a pair of real transforms of that length. Peak {result['peak_mb']:,.0f} MB, with both strategies and a "
-        "level of each held.\n\n"
+        f"Releases have {result['cells']:,} cells, and include the exact answers and the rounding. Target: at most "
+        f"{result['target']} times two real Fourier transforms of this length. The peak memory is "
+        f"{result['peak_mb']:,.0f} MB, with both strategies and one level of each in memory.\n\n"
     )
     return words + table(["", "CPU ms", "wall ms", "ratio, CPU", "ratio, wall"], rows)
 
@@ -82,9 +85,10 @@ def sensitivity(result: Result) -> str:
     """Stated standard deviations beside those of 66efc52."""
     worst = result["worst"]
     words = (
-        "Stated standard deviation with strategy auto, over that of 66efc52, which spent thousands of lines on "
-        f"closer sensitivities. {result['within']:.0%} are within 2 % (target {result['target']:.0%}); the worst is "
-        f"{worst['workload']} at {worst['max_keys']} keys, {worst['ratio']:.2f} times.\n"
+        "The table shows the stated standard deviation with strategy auto, divided by that of commit 66efc52. This "
+        "commit had thousands of lines of code for tighter bounds on sensitivities. Of all ratios, "
+        f"{result['within']:.0%} are within 2 % of 1 (target: {result['target']:.0%}). The largest ratio is "
+        f"{worst['ratio']:.2f}, for {worst['workload']} at {worst['max_keys']} keys.\n"
     )
     keys = sorted({row["max_keys"] for row in result["rows"]})
     found: dict[str, dict[int, str]] = {}

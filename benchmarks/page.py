@@ -34,9 +34,10 @@ HERE = Path(__file__).resolve().parent
 
 INTRODUCTION = """# What it costs, measured
 
-Made by `python benchmarks/page.py` from `benchmarks/results/*.json`; `make bench-small` measures again.
-Contenders take turns in one run, so that ratios stand where clocks do not. Figures are medians, in parentheses
-quartiles. CPU is user plus system time.
+`python benchmarks/page.py` writes this page from `benchmarks/results/*.json`. `make bench-small` measures again.
+All contenders of a comparison take turns in one run. So ratios are reliable even if the speed of the machine varies.
+Figures are medians, with quartiles in parentheses. CPU is user time plus system time. A *round* is the drawing of the
+noise of one release.
 """
 
 
@@ -44,12 +45,14 @@ def measured_on(result: Result) -> str:
     """Machine, versions, commit."""
     machine, load = result["machine"], result.get("load")
     memory = machine.get("memory_gb") or round(machine.get("memory_mb", 0) / 1024, 1)
-    busy = ", **busy**: the clock is not to be believed" if result.get("busy") else ""
+    busy = ", **busy**: clock times are not reliable" if result.get("busy") else ""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     loaded = "" if load is None else f"; load {load}{busy}"
-    hardware = f"{machine['processor']}, {machine['cores']} cores, {memory} GB"
+    hardware = f"{machine['cores']} cores of {machine['processor']}, {memory} GB of memory"
     python = f"Python {machine['python']}"
-    return f"*{result['when']}, commit {result['commit']}, {hardware}, {python}, {versions}{loaded}.*\n"
+    return (
+        f"*Measured on {result['when']}, commit {result['commit']}, with {hardware}, {python}, {versions}{loaded}.*\n"
+    )
 
 
 def round_arithmetic(result: Result) -> str:
@@ -60,9 +63,9 @@ def round_arithmetic(result: Result) -> str:
         for name, found in medians.items()
     ]
     return (
-        f"{sizes['cells']:,} nonzero cells with {sizes['distinct_counts']:,} distinct counts, "
-        f"{sizes['published']:,} published. Target: at most {result['target']} of the normals.\n\n"
-        + table(["", "CPU ms", "ratio"], rows)
+        f"{sizes['cells']:,} nonzero cells with {sizes['distinct_counts']:,} distinct counts, {sizes['published']:,} "
+        "published cells. The ratio compares the CPU of the round with that of drawing one normal variable for each "
+        f"nonzero cell. Target: a ratio of at most {result['target']}.\n\n" + table(["", "CPU ms", "ratio"], rows)
     )
 
 
@@ -75,8 +78,9 @@ def domain_size(result: Result) -> str:
         apart = found["apart"]
         rows = [[name, milliseconds(m["cpu_s"]), milliseconds(m["wall_s"])] for name, m in found["medians"].items()]
         text.append(
-            f"**{title}**: CPU medians {apart['cpu_s']:.1%} apart, on the clock {apart['wall_s']:.1%}; "
-            f"target {found['target']:.0%}.\n\n" + table(["", "CPU ms", "wall ms"], rows)
+            f"**{title}**: medians of CPU differ by {apart['cpu_s']:.1%}, those of the clock by "
+            f"{apart['wall_s']:.1%}. Target: at most {found['target']:.0%}.\n\n"
+            + table(["", "CPU ms", "wall ms"], rows)
         )
     return "\n".join(text)
 
@@ -89,11 +93,13 @@ def histories(result: Result) -> str:
         for name, found in families.items()
     ]
     words = (
-        f"{result['rounds']} releases of {result['cells']:,} nonzero cells, levels in scrambled order: the same with "
-        "one cell whose noise lies 20 standard deviations below, and the last rounds beside early ones. Target: "
-        f"within {result['targets']['survivor']:.0%}, at most {result['targets']['round_50_over_10']:g} times.\n\n"
+        f"There are {result['rounds']} releases of {result['cells']:,} nonzero cells, with levels in random order. "
+        "In the comparison with a far survivor, one cell with a large count stays unpublished because its noise is "
+        "20 standard deviations below the mean. The target is a difference of at most "
+        f"{result['targets']['survivor']:.0%}. The last column compares the time of round 50 with that of round "
+        f"10. The target is a ratio of at most {result['targets']['round_50_over_10']:g}.\n\n"
     )
-    return words + table(["noise", "CPU s, all", "with a far survivor, ratio", "round 50 over round 10"], rows)
+    return words + table(["noise", "CPU s, all", "ratio with a far survivor", "round 50 / round 10"], rows)
 
 
 def release(result: Result) -> str:
@@ -105,16 +111,20 @@ def release(result: Result) -> str:
         left = found["left_of_target_s"]
         rows.append([case, *walls, milliseconds(left["wall_s"]), milliseconds(left["cpu_s"])])
     heading = ["wall ms", *names, "left of the target", "left, CPU"]
-    text = f"Target: at most {result['target']}; what is left of it is negative where it is missed.\n\n"
+    text = (
+        f"Target: a release takes at most {result['target']}. The last columns show the target minus the time, which "
+        "is negative if the target is missed.\n\n"
+    )
     return text + table(heading, rows) + "\nWhere the time goes, on the clock:\n"
 
 
 def real_logs(result: Result) -> str:
     """What came out of real logs."""
     introduction = (
-        "Three levels in the order public, partner, internal; one false key expected in each. The error is the\n"
-        "median of |noisy − true| / true over the published keys of a decade of true counts; near the threshold\n"
-        "only keys with high noise are published.\n"
+        "Each log is released at three levels, in the order public, partner, internal. One false key is expected in\n"
+        "each release. The last column groups published keys by true count: from 1, from 10, from 100 and so on.\n"
+        "For each group it shows the median of |noisy − true| / true. Near the threshold, only keys with high noise\n"
+        "are published.\n"
     )
     heading = ["", "level", "std", "threshold", "published", "false", "s", "error, published of cells, by size"]
     text = [introduction]
@@ -132,13 +142,14 @@ def _in_words(found: Result) -> str:
     """A log and what bounding did to it."""
     return " ".join(
         [
-            f"{found['rows']:,} rows, {found['units']:,} units, {found['nonzero_cells']:,} nonzero cells of",
-            f"{found['domain_size']} (`{found['domain']}`).",
-            f"{found['rows_dropped_null']:,} rows have a missing value,",
-            f"{found['pairs_outside_the_domain']:,} pairs of unit and key lie outside the domain.",
-            f"{found['max_keys']} keys per unit: {found['units_over_the_bound']:,} units have more (at most",
-            f"{found['most_keys_of_a_unit']:,}) and hold {found['share_of_units_over_the_bound']:.1%} of all counts;",
-            f"{found['lost_by_bounding']:.1%} of the counts are cut. Counted in {found['create']['wall_s']:.2f} s.",
+            f"The log has {found['rows']:,} rows and {found['units']:,} units. {found['nonzero_cells']:,} of",
+            f"{found['domain_size']} cells are not empty (`{found['domain']}`).",
+            f"{found['rows_dropped_null']:,} rows have a missing value, and",
+            f"{found['pairs_outside_the_domain']:,} pairs of unit and key are outside the domain. The bound is",
+            f"{found['max_keys']} keys per unit. {found['units_over_the_bound']:,} units have more keys,",
+            f"at most {found['most_keys_of_a_unit']:,}; they have {found['share_of_units_over_the_bound']:.1%} of",
+            f"all pairs. The bound cuts {found['lost_by_bounding']:.1%} of all pairs. Counting took",
+            f"{found['create']['wall_s']:.2f} s.",
         ]
     )
 
@@ -146,10 +157,11 @@ def _in_words(found: Result) -> str:
 def sql_front(result: Result) -> str:
     """What SQL adds to the Python interface."""
     rows = [[name, milliseconds(m["cpu_s"]), milliseconds(m["wall_s"])] for name, m in result["medians"].items()]
-    ratios, aim = result["ratios"], f"Target: at most {result['target']}."
+    ratios, aim = result["ratios"], f"Target: at most {result['target']} times."
     return (
-        f"A series of {result['rows']:,} rows, one release, ten rows of it read; each in a process of its own. SQL "
-        f"over Python on the same query: CPU {figure(ratios['cpu_s'])}, clock {figure(ratios['wall_s'])}. {aim}\n\n"
+        f"Each contender, in a separate process, counts {result['rows']:,} rows into a series, makes one release and "
+        f"reads ten rows of it. SQL takes {figure(ratios['cpu_s'])} times the CPU and {figure(ratios['wall_s'])} "
+        f"times the time on the clock of the same query in Python. {aim}\n\n"
     ) + table(["", "CPU ms", "wall ms"], rows)
 
 
@@ -157,7 +169,7 @@ def start(result: Result) -> str:
     """Time to start."""
     rows = [[name, milliseconds(m["cpu_s"]), milliseconds(m["wall_s"])] for name, m in result["medians"].items()]
     targets = ", ".join(f"`{name}` within {seconds} s" for name, seconds in result["target_s"].items())
-    return f"Each in a process of its own. Target: {targets} on the clock.\n\n" + table(
+    return f"Each command runs in a separate process. Target: {targets} on the clock.\n\n" + table(
         ["", "CPU ms", "wall ms"], rows
     )
 
@@ -174,7 +186,8 @@ def counting(result: Result) -> str:
             rows[-1] += [f"{found[what]:,.{0 if what == 'peak_mb' else 2}f}", f"{found[what] / plain[what]:.2f}"]
     heading = ["", "CPU s", "ratio", "wall s", "ratio", "peak MB", "ratio"]
     text = (
-        f"{result['rows']:,} rows. Target: at most 1.5 times the CPU and the memory of the cheaper plain count.\n\n"
+        f"The log has {result['rows']:,} rows. Ratios compare with the cheaper plain count, which does not limit the "
+        "keys of a unit. Target: at most 1.5 times its CPU and its memory.\n\n"
     )
     return text + table(heading, rows)
 
@@ -186,10 +199,11 @@ def spark(result: Result) -> str:
         for name, runs in result["all"].items()
     ]
     words = (
-        f"{result['rows']:,} rows on two cores of one JVM, after a warm-up of both on {result['warm']:,}; ours with "
-        "bounding, two sorted copies on the disk and the series committed, Spark's own written nowhere. Ours over "
-        f"Spark's own, CPU: {result['ratio']:.2f}. Target: at most {result['target']}, at 50,000,000 rows. Load at "
-        f"the end: {result['load_after']}.\n\n"
+        f"Both count {result['rows']:,} rows on two cores of one JVM, after a warm-up with {result['warm']:,} rows. "
+        "sparsehist limits the keys of each unit, writes two sorted copies to the disk and commits the series. "
+        f"Spark's own distinct count writes nothing. sparsehist takes {result['ratio']:.2f} times the CPU of Spark's "
+        f"own count. Target: at most {result['target']} times, for 50,000,000 rows. Load at the end: "
+        f"{result['load_after']}.\n\n"
     )
     return words + table(["", "CPU s", "wall s"], rows)
 
@@ -202,8 +216,9 @@ def dense_round(result: Result) -> str:
         for step, found in result["ratios"].items()
     ]
     words = (
-        f"A round over {result['entries']:,} entries, published values included, in CPU time of numpy's "
-        "`standard_normal` (Gaussian) or `laplace` (the others) of that size.\n\n"
+        f"A release of a vector with {result['entries']:,} entries, including the published values. Ratios compare "
+        "its CPU with numpy's `standard_normal` (for Gaussian noise) or `laplace` (for other noise) of the same "
+        "size.\n\n"
     )
     return words + table(["step", "ratio", "target"], rows)
 
@@ -212,8 +227,10 @@ def discrete_laplace(result: Result) -> str:
     """Exact draws on integers."""
     rows = [[step, figure(found)] for step, found in result["nanoseconds"].items()]
     faster = result["times_faster"]
-    words = f"{result['sizes']['draws']:,} draws, exact, beside numpy's inexact ones; CPU nanoseconds per draw.\n\n"
-    beside = f"\n`sample` beside OpenDP's exact `make_laplace`: {_times(faster)} (target: {result['target']}).\n"
+    words = f"CPU nanoseconds per exact draw, of {result['sizes']['draws']:,}; numpy's draws are not exact.\n\n"
+    beside = (
+        f"\n`sample`, compared with OpenDP's exact `make_laplace`: {_times(faster)} (target: {result['target']}).\n"
+    )
     return words + table(["step", "ns"], rows) + beside
 
 
@@ -226,19 +243,18 @@ def marginals(result: Result) -> str:
         for name, found in result["medians"].items()
     ]
     words = (
-        f"{sizes['marginals']:,} marginals of {sizes['columns']} columns, {sizes['answers']:,} answers, over "
-        f"{sizes['nonzero_cells']:,} nonzero cells of {float(sizes['domain_size']):.0e}. "
-        f"Target: at most {result['target']:g} times the GROUP BYs.\n\n"
+        f"One release of {sizes['marginals']:,} marginals of {sizes['columns']} columns, with {sizes['answers']:,} "
+        f"answers. The domain has {float(sizes['domain_size']):.0e} cells, of which {sizes['nonzero_cells']:,} are "
+        f"not empty. Target: at most {result['target']:g} times the GROUP BYs that compute the same marginals.\n\n"
     )
     beside = (
-        f"\nMean variance over the bound of the singular values: {result['over_the_bound']:.6f}. At "
-        f"{sizes['max_keys']} keys per unit the sensitivity is {result['sensitivity']:.3f}. "
-        "Standard deviation of an "
-        "answer at level 1/10:\n\n"
+        f"\nThe mean variance is {result['over_the_bound']:.6f} times the lower bound by singular values. At "
+        f"{sizes['max_keys']} keys per unit, the sensitivity is {result['sensitivity']:.3f}. The table shows the "
+        "standard deviation of an answer at level 1/10:\n\n"
     )
     names = list(next(iter(result["std"].values())))
     errors = [[unit, *(f"{found[name]:.1f}" for name in names)] for unit, found in result["std"].items()]
-    heading = ["", "CPU ms", "wall ms", "ours over it, CPU", "ours over it, wall"]
+    heading = ["", "CPU ms", "wall ms", "release / this, CPU", "release / this, wall"]
     return words + table(heading, rows) + beside + table(["", *names], errors)
 
 
@@ -253,36 +269,36 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "column_types": ("Counting by type of column and kind of source", column_types),
     "pipeline": ("From a log to a published file", pipeline),
     "floor": ("How little counting could take", floor),
-    "peers": ("The same release elsewhere", peers),
-    "dense_sparse": ("Dense against sparse", dense_sparse),
-    "lossless": ("Lossless against independent releases and doubling", lossless),
+    "peers": ("The same release with other libraries", peers),
+    "dense_sparse": ("Dense and sparse releases", dense_sparse),
+    "lossless": ("Lossless releases, independent releases and doubling", lossless),
     "scale": ("How time and memory grow", scale),
-    "running": ("A log that goes on", running),
-    "release": ("A release all in all", release),
-    "before_after": ("Releases before and after", before_after),
+    "running": ("A growing log", running),
+    "release": ("A whole release", release),
+    "before_after": ("Releases before and after a rewrite", before_after),
     "profiles": ("Where the time of each main path goes", profiles),
     "round_arithmetic": ("The arithmetic of a first round", round_arithmetic),
     "histories": ("Unlikely histories and late rounds", histories),
-    "domain_size": ("A round knows neither its domain nor the number of nonzero cells", domain_size),
+    "domain_size": ("Cost of a release by size of the domain and number of nonzero cells", domain_size),
     "counting": ("Counting with bounding", counting),
     "spark": ("Counting on Spark", spark),
     "spark_10m": ("Counting on Spark, fewer rows", spark),
     "peers_spark": ("Tumult Analytics on the rows that Spark counted", peers),
-    "workload_error": ("Workloads: error beside its lower bound", workload_error),
+    "workload_error": ("Workloads: error and lower bound", workload_error),
     "sensitivity": ("Stated standard deviations of workloads, before and after", sensitivity),
     "workload_speed": ("Workloads of ten million cells", workload_speed),
     "marginals": ("All pairs of 30 columns", marginals),
     "dense_round": ("A dense round", dense_round),
-    "noise": ("A draw of every family and step", noise),
+    "noise": ("Draws of each family of noise", noise),
     "discrete_laplace": ("Exact integers", discrete_laplace),
     "people": ("Randomised answers, readers and interactive queries", people),
-    "sql_front": ("SQL over Python", sql_front),
+    "sql_front": ("SQL compared with Python", sql_front),
     "start": ("Time to start", start),
     "real_logs": ("Real logs", real_logs),
-    "domains": ("Which domain serves", domains),
+    "domains": ("Published keys by domain", domains),
     "bounding": ("Keep or share, and the choice of the bound", bounding),
     "key_discovery": ("Keys that nobody can list", key_discovery),
-    "planned": ("Plans beside what happened", planned),
+    "planned": ("Plans compared with releases", planned),
 }
 
 

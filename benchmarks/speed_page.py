@@ -169,7 +169,7 @@ ROWS: list[tuple[str, Callable[[Result], str], str]] = [
     (
         "peers",
         peers,
-        "OpenDP (Context on Polars) and Tumult (local Spark) on the same 10 million rows, with random ids and σ = 0.7",
+        "OpenDP (Context on Polars) and Tumult (local Spark) on the same 10 million rows with random ids and σ = 0.7",
     ),
     (
         "release",

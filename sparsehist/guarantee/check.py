@@ -16,7 +16,7 @@ from typing import Any
 from sparsehist.errors import GuaranteeError
 from sparsehist.guarantee import language, plan
 from sparsehist.guarantee.language import require
-from sparsehist.guarantee.plan import column_of, columns_in, function_of, kind_of, orders_of, parts, type_of
+from sparsehist.guarantee.plan import column_of, columns_in, function_of, orders_of, type_of
 from sparsehist.guarantee.statement import Node, Rewriting, folded, nodes
 
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
@@ -67,9 +67,6 @@ class Check:
         for name in (*self._units, *keys):
             once = sum(folded(column) == folded(name) for column in columns) == 1 and name in columns
             require(once, f"the result must have one column {name}; its columns are {', '.join(columns)}")
-        for node in nodes(root):
-            if "expression_class" in node or str(node.get("type")).startswith("LOGICAL_"):
-                plan.check_fields(node)
         result = self._relation(root)
         require(result.private, "the query reads no private table: do not declare the log's table public")
         self._check_usable(*result.columns)
@@ -83,15 +80,15 @@ class Check:
         below: list[Relation] = []
         for child in node.get("children", ()):
             below.append(self._relation(child))
-            if kind_of(node) == "MATERIALIZED_CTE":
+            if plan.kind_of(node) == "MATERIALIZED_CTE":
                 self._ctes.setdefault(int(node["table_index"]), below[0])
-        relation: Relation = getattr(self, f"_{kind_of(node).lower()}")(node, *below)
+        relation: Relation = getattr(self, f"_{plan.kind_of(node).lower()}")(node, *below)
         return relation
 
-    def _require_unit(self, relation: Relation, columns: Iterable[int | None], refusal: str) -> None:
-        """Refuse the query unless the relation is public or these columns name the complete unit of each row."""
-        parts = {relation.columns[column].unit for column in columns if column is not None} - {None}
-        require(not relation.private or len(parts) == len(self._units), f"{refusal} {', '.join(self._units)}")
+    def _require_unit(self, private: bool, units: Iterable[int | None], refusal: str) -> None:
+        """Refuse the query unless the rows are public or the unit's columns with these numbers name the whole unit."""
+        complete = len(set(units) - {None}) == len(self._units)
+        require(complete or not private, f"{refusal} {', '.join(self._units)}")
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
         """Return whether each row of a join belongs to at most one unit; `equal` has the compared unit columns."""
@@ -113,23 +110,20 @@ class Check:
         column = column_of(expression)
         if column is not None:
             return below.columns[column].unit
-        tries = (expression.get("function_data") or {}).get("try_cast")
-        if expression["type"] != "OPERATOR_CAST" or tries or function_of(expression) != "__cast":
+        if function_of(expression) != "__cast" or expression["function_data"]["try_cast"]:
             return None
         (inside,) = expression["children"]
         kept = language.is_injective(type_of(inside), type_of(expression))
         return self._unit(below, inside) if kept else None
 
     def _get(self, node: Node, *below: Relation) -> Relation:
-        function, data = function_of(node), node.get("function_data") or {}
         require(not below, plan.CORRELATED)
+        function, path = function_of(node), (node["function_data"]["qualified_name"] or {}).get("path", ())
         if function in ("range", "generate_series"):
             return Relation((Column({"id": "BIGINT"}),) * len(node.get("column_indexes", ())))
-        *schema, table = data.get("qualified_name", {}).get("path") or [""]
-        source = self._query.sources.get(table)
+        source = self._query.sources.get(path[-1]) if path[:-1] == ["memory", "main"] else None
         names, read = list(map(folded, node["names"])), [int(one.get("index", -1)) for one in node["column_indexes"]]
-        is_view = function == "seq_scan" and schema == ["memory", "main"] and set(read) <= set(range(len(names)))
-        if source is None or not is_view:
+        if source is None or function != "seq_scan" or not set(read) <= set(range(len(names))):
             raise GuaranteeError(f"{function}(…) is not a source for a series' query")
         columns = list(map(Column, node["returned_types"]))
         for part, unit in enumerate(() if source.public else self._units):
@@ -150,9 +144,8 @@ class Check:
         alone = {column_of(one) for one in conditions}
         marks = {column for column, one in enumerate(below.columns) if column in alone and one.barred == _MARK}
         self._check(below.columns, *(one for one in conditions if column_of(one) not in marks))
-        columns = enumerate(below.columns)
-        unusable = (replace(one, barred=plan.CORRELATED) if column in alone else one for column, one in columns)
-        return replace(below, columns=tuple(unusable))
+        columns = (replace(one, barred=plan.CORRELATED) if at in marks else one for at, one in enumerate(below.columns))
+        return replace(below, columns=tuple(columns))
 
     def _comparison_join(self, node: Node, left: Relation, right: Relation) -> Relation:
         how, conditions = str(node.get("join_type", "INNER")), node.get("conditions", ())
@@ -161,8 +154,7 @@ class Check:
         others = [one["left"] for one in conditions if "right" not in one]
         self._check(left.columns, *(one["left"] for one in paired))
         self._check(right.columns, *(one["right"] for one in paired))
-        both = (*left.columns, *right.columns)
-        self._check(both, *others, *filter(None, map(node.get, ("condition", "predicate"))))
+        self._check((*left.columns, *right.columns), *others, node.get("condition"), node.get("predicate"))
         equal = [one for one in paired if one.get("comparison") in _EQUAL]
         units = [(self._unit(left, one["left"]), self._unit(right, one["right"])) for one in equal]
         together = self._are_together(left, right, units)
@@ -180,58 +172,54 @@ class Check:
     _any_join = _cross_product = _comparison_join
 
     def _aggregate_and_group_by(self, node: Node, below: Relation) -> Relation:
-        groups, one_set = node.get("groups", []), len(node.get("grouping_sets", ())) < 2
+        one_set = len(node.get("grouping_sets", ())) < 2
         require(one_set, "instead of grouping sets, write one GROUP BY for each and combine them by UNION ALL")
-        self._require_unit(below, map(column_of, groups), "this groups rows of several units; extend GROUP BY by")
-        grouped = [self._column(below, group) for group in groups]
-        self._check_one_form(grouped, "GROUP BY")
+        groups = [self._column(below, group) for group in node.get("groups", ())]
+        units = (one.unit for one in groups)
+        self._require_unit(below.private, units, "this groups rows of several units; extend GROUP BY by")
+        self._check_one_form(groups, "GROUP BY")
         aggregates = [self._aggregate(one, below, language.ORDERED) for one in node.get("expressions", ())]
-        return Relation((*grouped, *aggregates), below.private, frozenset(range(len(groups))))
+        return Relation((*groups, *aggregates), below.private, frozenset(range(len(groups))))
 
     def _aggregate(self, one: Node, below: Relation, ordered: frozenset[str]) -> Column:
         """Return the column of an aggregate; refuse it if it depends on the order of rows and is not in `ordered`."""
-        name, kind, children = function_of(one), type_of(one), one.get("children", ())
-        self._check(below.columns, *parts(one))
+        name, children = function_of(one), one.get("children", ())
+        self._check(below.columns, *one.values())
         require(name in language.ADDING | language.ORDERLESS | ordered, language.refused_function(name))
-        if not below.private:
-            return Column(kind)
-        kinds = [type_of(part) for part in children if columns_in(part)]
-        require(not columns_in(*children[1:]), f"{name} with a parameter that differs by row is {language.UNKNOWN}")
-        if name in language.ADDING:
-            exact = all(language.adds_exactly(type_of(part)) for part in children)
+        if below.private:
+            varies = columns_in(*children[1:])
+            require(not varies, f"{name} with a parameter that differs by row is {language.UNKNOWN}")
+            kinds = [type_of(part) for part in children if columns_in(part) or name in language.ADDING]
+            exact = name not in language.ADDING or all(map(language.adds_exactly, kinds))
             require(exact, f"floating-point {name} depends on the order of rows; write {name}(x::decimal(18, 3))")
-        elif name in language.ORDERED and not columns_in(*children) <= self._distinguished(orders_of(one), below):
-            raise TieError(f"{name} {_TIE}")
-        elif name in language.ORDERLESS and not name.startswith(("count", "bool_", "bit_")):
-            require(all(map(language.has_one_form, kinds)), f"{name} {_TWO_FORMS}")
-        return Column(kind)
+            merges = name in language.ORDERLESS and not name.startswith(("count", "bool_", "bit_"))
+            require(not merges or all(map(language.has_one_form, kinds)), f"{name} {_TWO_FORMS}")
+            if name in language.ORDERED and not columns_in(*children) <= self._distinguished(orders_of(one), below):
+                raise TieError(f"{name} {_TIE}")
+        return Column(type_of(one))
 
     def _window(self, node: Node, below: Relation) -> Relation:
         """Check windows. A window that picks rows needs an order that distinguishes all rows that differ.
 
         If rows may be equal, two such windows with different orders are refused: they may break ties differently.
         """
-        windows = node["expressions"]
-        columns = [self._one_window(one, below) for one in windows]
+        columns, orders = list(below.columns), []
         usable = {column for column, one in enumerate(below.columns) if one.barred in ("", _MARK)}
-        first = None
-        for one in filter(plan.picks_rows, windows):
+        for one in node["expressions"]:
+            self._check(below.columns, *one.values())
+            require(one["type"] in language.WINDOWS, f"this window function is {language.UNKNOWN}")
+            units = (self._unit(below, part) for part in one.get("partitions", ()))
+            self._require_unit(below.private, units, "the window contains rows of several units; write PARTITION BY")
+            aggregate = one["type"] == "WINDOW_AGGREGATE"
+            columns.append(self._aggregate(one, below, frozenset()) if aggregate else Column(type_of(one)))
             distinguished = self._distinguished([*one.get("partitions", ()), *orders_of(one)], below)
-            if below.unique is not None and below.unique <= distinguished:
-                continue
-            if not usable <= distinguished:
-                raise TieError(f"{function_of(one) or one['type'].removeprefix('WINDOW_').lower()} {_TIE}")
-            order = (one.get("partitions"), one.get("orders"))
-            first = first or order
-            require(first == order, "two windows with different orders may break ties differently; use one order")
-        return Relation((*below.columns, *columns), below.private, below.unique)
-
-    def _one_window(self, one: Node, below: Relation) -> Column:
-        self._check(below.columns, *parts(one))
-        require(one["type"] in language.WINDOWS, f"this window function is {language.UNKNOWN}")
-        partitions = map(column_of, one.get("partitions", ()))
-        self._require_unit(below, partitions, "the window contains rows of several units; write PARTITION BY")
-        return Column(type_of(one)) if one["type"] != "WINDOW_AGGREGATE" else self._aggregate(one, below, frozenset())
+            if plan.picks_rows(one) and (below.unique is None or not below.unique <= distinguished):
+                if not usable <= distinguished:
+                    raise TieError(f"{function_of(one) or one['type'].removeprefix('WINDOW_').lower()} {_TIE}")
+                orders.append((one.get("partitions"), one.get("orders")))
+        same = all(order == orders[0] for order in orders)
+        require(same, "two windows with different orders may break ties differently; use one order")
+        return Relation(tuple(columns), below.private, below.unique)
 
     @staticmethod
     def _distinguished(orders: list[Node], below: Relation) -> set[int]:
@@ -240,7 +228,7 @@ class Check:
         The text of a struct also distinguishes equal values such as 0.0 and -0.0, if the struct is in the order too.
         """
         structs = [one for one in orders if function_of(one) == "struct_pack"]
-        casts = [one for one in orders if one["type"] == "OPERATOR_CAST"]
+        casts = [one for one in orders if function_of(one) == "__cast"]
         texts = [one["children"][0] for one in casts if language.name_of(type_of(one)) == "VARCHAR"]
         by_value = map(column_of, [*orders, *(part for one in structs for part in one["children"])])
         alike = {at for at in by_value if at is not None and language.has_one_form(below.columns[at].kind)}
@@ -249,7 +237,8 @@ class Check:
 
     def _distinct(self, node: Node, below: Relation) -> Relation:
         targets = set(map(column_of, node.get("distinct_targets", ())))
-        self._require_unit(below, targets, "DISTINCT merges rows of several units; extend SELECT by")
+        units = (one.unit for column, one in enumerate(below.columns) if column in targets)
+        self._require_unit(below.private, units, "DISTINCT merges rows of several units; extend SELECT by")
         complete = targets >= set(range(len(below.columns)))
         require(complete, "instead of DISTINCT ON write QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) = 1")
         self._check_one_form(below.columns, "DISTINCT")
@@ -263,13 +252,11 @@ class Check:
             self._check_usable(*same)
             units = {one.unit for one in same}
             columns.append(Column(same[0].kind, units.pop() if len(units) == 1 else None))
-        relation = Relation(tuple(columns), private)
-        self._require_unit(
-            relation, range(len(columns)), "all parts of a UNION must have, at one position and with one type,"
-        )
+        units = {one.unit for one in columns}
+        self._require_unit(private, units, "all parts of a UNION must have, at one position and with one type,")
         if not node.get("setop_all"):
             self._check_one_form(columns, "UNION")
-        return relation
+        return Relation(tuple(columns), private)
 
     def _unnest(self, node: Node, below: Relation) -> Relation:
         self._check(below.columns, *(one["child"] for one in node["expressions"]))
@@ -293,19 +280,15 @@ class Check:
             self._check_usable(column)
             require(language.has_one_form(column.kind), f"{what} {_TWO_FORMS}")
 
-    def _check(self, columns: Sequence[Column] | None, *expressions: Node) -> None:
-        """Refuse expressions that depend on other rows; if `columns` is None, they may use every column."""
-        for one in expressions:
-            column, kind, name = column_of(one), kind_of(one), function_of(one)
-            if column is not None:
-                self._check_usable(*(() if columns is None else [columns[column]]))
-                continue
-            of_rows = kind in ("BOUND_AGGREGATE", "BOUND_WINDOW")
-            require(not of_rows, f"{name} inside an expression is {language.UNKNOWN}")
-            require(
-                language.is_allowed(type_of(one)), f"the type {language.name_of(type_of(one))} is {language.UNKNOWN}"
-            )
-            require(kind != "BOUND_FUNCTION" or name in language.SCALARS, language.refused_function(name))
-            if kind == "BOUND_LAMBDA":
-                self._check(None, one["lambda_expr"])
-            self._check(columns, *parts(one))
+    def _check(self, columns: Sequence[Column], *expressions: object) -> None:
+        """Refuse expressions that depend on other rows."""
+        for one in nodes(expressions):
+            kind, name = one.get("expression_class"), function_of(one)
+            if kind == "BOUND_REF":
+                self._check_usable(columns[int(one.get("index", 0))])
+            elif kind not in (None, "PARAMETER"):
+                of_rows = kind in ("BOUND_AGGREGATE", "BOUND_WINDOW")
+                known = name in language.SCALARS if kind == "BOUND_FUNCTION" else not of_rows
+                require(known, language.refused_function(name))
+                type_name = language.name_of(type_of(one))
+                require(language.is_allowed(type_of(one)), f"the type {type_name} is {language.UNKNOWN}")

@@ -15,9 +15,9 @@ from typing import Any
 
 from sparsehist.errors import GuaranteeError
 from sparsehist.guarantee import language, plan
-from sparsehist.guarantee.language import require
+from sparsehist.guarantee.language import Node, nodes, require
 from sparsehist.guarantee.plan import column_of, columns_in, function_of, orders_of, type_of
-from sparsehist.guarantee.statement import Node, Rewriting, folded, nodes
+from sparsehist.guarantee.statement import Rewriting, folded
 
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
 _MARK = "whether IN is false or null depends on rows of all units; use it alone in WHERE, or write SEMI or ANTI JOIN"
@@ -85,10 +85,10 @@ class Check:
         relation: Relation = getattr(self, f"_{plan.kind_of(node).lower()}")(node, *below)
         return relation
 
-    def _require_unit(self, private: bool, units: Iterable[int | None], refusal: str) -> None:
-        """Refuse the query unless the rows are public or the unit's columns with these numbers name the whole unit."""
+    def _require_unit(self, relation: Relation, units: Iterable[int | None], refusal: str) -> None:
+        """Refuse the query unless the relation is public or these numbers are those of all columns of the unit."""
         complete = len(set(units) - {None}) == len(self._units)
-        require(complete or not private, f"{refusal} {', '.join(self._units)}")
+        require(complete or not relation.private, f"{refusal} {', '.join(self._units)}")
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
         """Return whether each row of a join belongs to at most one unit; `equal` has the compared unit columns."""
@@ -144,8 +144,9 @@ class Check:
         alone = {column_of(one) for one in conditions}
         marks = {column for column, one in enumerate(below.columns) if column in alone and one.barred == _MARK}
         self._check(below.columns, *(one for one in conditions if column_of(one) not in marks))
-        columns = (replace(one, barred=plan.CORRELATED) if at in marks else one for at, one in enumerate(below.columns))
-        return replace(below, columns=tuple(columns))
+        columns = enumerate(below.columns)
+        usable = (replace(one, barred=plan.CORRELATED) if at in marks else one for at, one in columns)
+        return replace(below, columns=tuple(usable))
 
     def _comparison_join(self, node: Node, left: Relation, right: Relation) -> Relation:
         how, conditions = str(node.get("join_type", "INNER")), node.get("conditions", ())
@@ -176,7 +177,7 @@ class Check:
         require(one_set, "instead of grouping sets, write one GROUP BY for each and combine them by UNION ALL")
         groups = [self._column(below, group) for group in node.get("groups", ())]
         units = (one.unit for one in groups)
-        self._require_unit(below.private, units, "this groups rows of several units; extend GROUP BY by")
+        self._require_unit(below, units, "this groups rows of several units; extend GROUP BY by")
         self._check_one_form(groups, "GROUP BY")
         aggregates = [self._aggregate(one, below, language.ORDERED) for one in node.get("expressions", ())]
         return Relation((*groups, *aggregates), below.private, frozenset(range(len(groups))))
@@ -209,7 +210,7 @@ class Check:
             self._check(below.columns, *one.values())
             require(one["type"] in language.WINDOWS, f"this window function is {language.UNKNOWN}")
             units = (self._unit(below, part) for part in one.get("partitions", ()))
-            self._require_unit(below.private, units, "the window contains rows of several units; write PARTITION BY")
+            self._require_unit(below, units, "the window contains rows of several units; write PARTITION BY")
             aggregate = one["type"] == "WINDOW_AGGREGATE"
             columns.append(self._aggregate(one, below, frozenset()) if aggregate else Column(type_of(one)))
             distinguished = self._distinguished([*one.get("partitions", ()), *orders_of(one)], below)
@@ -238,7 +239,7 @@ class Check:
     def _distinct(self, node: Node, below: Relation) -> Relation:
         targets = set(map(column_of, node.get("distinct_targets", ())))
         units = (one.unit for column, one in enumerate(below.columns) if column in targets)
-        self._require_unit(below.private, units, "DISTINCT merges rows of several units; extend SELECT by")
+        self._require_unit(below, units, "DISTINCT merges rows of several units; extend SELECT by")
         complete = targets >= set(range(len(below.columns)))
         require(complete, "instead of DISTINCT ON write QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) = 1")
         self._check_one_form(below.columns, "DISTINCT")
@@ -253,7 +254,7 @@ class Check:
             units = {one.unit for one in same}
             columns.append(Column(same[0].kind, units.pop() if len(units) == 1 else None))
         units = {one.unit for one in columns}
-        self._require_unit(private, units, "all parts of a UNION must have, at one position and with one type,")
+        self._require_unit(sides[0], units, "all parts of a UNION must have, at one position and with one type,")
         if not node.get("setop_all"):
             self._check_one_form(columns, "UNION")
         return Relation(tuple(columns), private)

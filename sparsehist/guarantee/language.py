@@ -7,40 +7,35 @@ versions of DuckDB are refused until they are tested and listed. docs/sql.md is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from sparsehist.errors import GuaranteeError
 
-Kind = dict[str, Any]
+Node = dict[str, Any]
+"""A node of a parse tree, of a plan or of a type, from JSON of DuckDB."""
 
 FUNCTIONS = {
-    "Operators": """
-        = == <> != < <= > >= and or not in between like ilike glob is + - * / // % ^ ** || & | << >> ~ -> ->> []
-    """,
-    "Text": """
-        lower upper length len trim ltrim rtrim left right substring substr replace concat concat_ws contains
-        starts_with ends_with position strpos reverse repeat lpad rpad split_part string_split split regexp_matches
-        regexp_full_match regexp_extract regexp_extract_all regexp_replace strip_accents translate ascii chr hex md5
-        sha256 hash encode decode base64 url_encode url_decode levenshtein jaccard
-    """,
-    "Numbers": """
-        abs sign round floor ceil trunc sqrt exp ln log log2 log10 pow power mod greatest least isnan isinf isfinite
-        bit_count xor pi radians sin cos tan asin acos atan atan2
-    """,
+    "Operators": "= == <> != < <= > >= and or not in between like ilike glob is + - * / // % ^ ** || & | << >> ~ -> "
+    "->> []",
+    "Text": "lower upper length len trim ltrim rtrim left right substring substr replace concat concat_ws contains "
+    "starts_with ends_with position strpos reverse repeat lpad rpad split_part string_split split regexp_matches "
+    "regexp_full_match regexp_extract regexp_extract_all regexp_replace strip_accents translate ascii chr hex md5 "
+    "sha256 hash encode decode base64 url_encode url_decode levenshtein jaccard",
+    "Numbers": "abs sign round floor ceil trunc sqrt exp ln log log2 log10 pow power mod greatest least isnan isinf "
+    "isfinite bit_count xor pi radians sin cos tan asin acos atan atan2",
     "Conditions": "coalesce ifnull nullif if",
-    "Dates and times": """
-        date_trunc date_part extract date_diff datediff date_sub date_add strftime strptime try_strptime epoch
-        epoch_ms make_date make_timestamp to_timestamp time_bucket last_day year quarter month week day hour minute
-        second isoyear dayofmonth dayofweek dayofyear isodow weekday dayname monthname to_years to_quarters to_months
-        to_weeks to_days to_hours to_minutes to_seconds
-    """,
-    "Lists, structs, maps": """
-        list_value struct_pack row struct_extract array_extract list_extract list_slice array_slice list_contains
-        list_has_any list_has_all list_position list_filter list_transform list_sort list_reverse_sort list_reverse
-        list_distinct list_concat list_append list_zip list_sum list_min list_max list_count flatten array_to_string
-        range generate_series unnest map map_keys map_values map_extract cardinality
-    """,
+    "Dates and times": "date_trunc date_part extract date_diff datediff date_sub date_add strftime strptime "
+    "try_strptime epoch epoch_ms make_date make_timestamp to_timestamp time_bucket last_day year quarter month week "
+    "day hour minute second isoyear dayofmonth dayofweek dayofyear isodow weekday dayname monthname to_years "
+    "to_quarters to_months to_weeks to_days to_hours to_minutes to_seconds",
+    "Lists, structs, maps": "list_value struct_pack row struct_extract array_extract list_extract list_slice "
+    "array_slice list_contains list_has_any list_has_all list_position list_filter list_transform list_sort "
+    "list_reverse_sort list_reverse list_distinct list_concat list_append list_zip list_sum list_min list_max "
+    "list_count flatten array_to_string range generate_series unnest map map_keys map_values map_extract "
+    "cardinality",
     "JSON": "json_extract json_extract_string json_value json_array_length json_keys json_valid json_type",
 }
 AGGREGATES = {
@@ -59,17 +54,17 @@ WINDOWS = RANKED | {f"WINDOW_{name.upper()}" for name in PICKS.split()} | {"WIND
 ORDERLESS, ADDING, ORDERED = (frozenset(names.split()) for names in AGGREGATES.values())
 ORDERLESS |= {"count_star", "sum_no_overflow"}
 _SYNTAX = "~~ !~~ ~~* !~~* ~~~ @> && like_escape not_like_escape ilike_escape not_ilike_escape"
-WRITTEN = (
-    frozenset(f"{' '.join(FUNCTIONS.values())} {_SYNTAX} {RANKS} {PICKS}".split()) | ORDERLESS | ADDING | ORDERED
-)
+_OF_ROWS = " ".join([*FUNCTIONS.values(), _SYNTAX])
+WRITTEN = frozenset(f"{_OF_ROWS} {RANKS} {PICKS}".split()) | ORDERLESS | ADDING | ORDERED
 """Functions that a query may name."""
-# DuckDB's binder replaces some of the functions above by these.
-_BOUND = """
-    list_aggr list_aggregate normalized_interval list_resize add subtract multiply divide list_select
+SCALARS = frozenset(
+    f"""
+    {_OF_ROWS} list_aggr list_aggregate normalized_interval list_resize add subtract multiply divide list_select
     constant_or_null struct_extract_at array_reverse_sort json_extract_path json_extract_path_text
     __cast __try_cast __between is distinct from is not distinct from
-"""
-SCALARS = frozenset(f"{' '.join(FUNCTIONS.values())} {_SYNTAX} {_BOUND}".split())
+    """.split()
+)
+"""Functions of one row that a plan may contain; DuckDB's binder replaces some of those that a query names."""
 
 UNKNOWN = "not in the language of docs/sql.md; write it in a simpler way"
 REFUSED = {
@@ -116,39 +111,42 @@ _ONE_FORM = _UNITS | frozenset("DECIMAL SQLNULL NULL LIST ARRAY STRUCT MAP".spli
 _ALLOWED = _ONE_FORM | {"FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"}
 
 
-def name_of(kind: Kind | None) -> str:
+def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
+    """Yield every dictionary of a tree, parents first; skip dictionaries whose type is in `without`."""
+    if isinstance(part, dict):
+        if part.get("type") in without:
+            return
+        yield part
+    for value in part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ():
+        yield from nodes(value, without)
+
+
+def name_of(kind: Node | None) -> str:
     return str((kind or {}).get("id", ""))
 
 
-def _names(kind: Any) -> Iterator[str]:
-    """Yield the name of a type and the names of all nested types."""
-    if isinstance(kind, dict) and "id" in kind:
-        yield str(kind["id"])
-    for value in kind.values() if isinstance(kind, dict) else kind if isinstance(kind, list) else ():
-        yield from _names(value)
-
-
-def is_allowed(kind: Kind | None) -> bool:
+def is_allowed(kind: Node | None) -> bool:
     """Return whether a query may compute with values of a type."""
-    return _ALLOWED.issuperset(_names(kind))
+    return all(name_of(one) in _ALLOWED for one in nodes(kind) if "id" in one)
 
 
-def has_one_form(kind: Kind | None) -> bool:
+def has_one_form(kind: Node | None) -> bool:
     """Return whether equal values of a type always look the same."""
-    return bool(name_of(kind)) and _ONE_FORM.issuperset(_names(kind)) and "collation" not in str(kind)
+    named = name_of(kind) and all(name_of(one) in _ONE_FORM for one in nodes(kind) if "id" in one)
+    return bool(named) and "collation" not in str(kind)
 
 
-def adds_exactly(kind: Kind | None) -> bool:
+def adds_exactly(kind: Node | None) -> bool:
     return name_of(kind) in _ADDED_EXACTLY
 
 
-def unit_kind(kind: Kind | None) -> str:
+def unit_kind(kind: Node | None) -> str:
     """Return the kind of a unit's type (one kind for all integers); empty if a unit cannot have this type."""
     name = "INTEGER" if name_of(kind) in _WHOLE else name_of(kind)
     return name if name in _UNITS and has_one_form(kind) else ""
 
 
-def is_injective(before: Kind | None, after: Kind | None) -> bool:
+def is_injective(before: Node | None, after: Node | None) -> bool:
     """Return whether a cast keeps different units different, and equal units equal."""
     kinds = unit_kind(before), unit_kind(after)
     return "" not in kinds and (kinds[0] == kinds[1] or (name_of(before) in _TO_TEXT and kinds[1] == "VARCHAR"))
@@ -169,3 +167,37 @@ def refused_function(name: str) -> str:
     """Return the refusal of a function, with a replacement."""
     instead = entry(INSTEAD, name) or "use the functions listed there, or compute it before the log is stored"
     return f"{name} is not in the language of docs/sql.md; {instead}"
+
+
+# Files
+
+_FOLDERS = "hive_partitioning hive_types hive_types_autocast filename compression"
+READERS = {
+    "read_parquet": f"{_FOLDERS} binary_as_string",
+    "read_csv": f"{_FOLDERS} columns auto_detect header delim sep quote escape nullstr dateformat timestampformat "
+    "allow_quoted_nulls decimal_separator thousands comment encoding max_line_size",
+    "read_json": f"{_FOLDERS} columns auto_detect format dateformat timestampformat maximum_object_size",
+}
+"""DuckDB's readers of files, with their allowed options."""
+_ENDINGS = {"read_parquet": ".parquet .pq", "read_csv": ".csv .tsv", "read_json": ".json .jsonl .ndjson"}
+
+
+def reader_of(path: str) -> str:
+    """Return DuckDB's reader for a file in FROM, chosen by file extension; empty if the extension is unknown."""
+    ending = PurePath(re.sub(r"\.(gz|zst)$", "", path.lower())).suffix
+    return next((reader for reader, endings in _ENDINGS.items() if ending in endings.split()), "")
+
+
+def check_options(reader: str, paths: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Refuse options of a reader that make the value of a row depend on other rows."""
+    unknown = ", ".join(sorted(options.keys() - READERS[reader].split()))
+    require(not unknown, f"with {unknown}, rows of other units may affect how {reader} reads a row; leave it out")
+    typed = reader == "read_parquet" or (options.get("columns") and options.get("auto_detect") is False)
+    remedy = "auto_detect = false, columns = {'user_id': 'VARCHAR', …}"
+    require(typed, f"{reader} guesses names and types from the rows of all units; write {remedy}")
+    formatted = reader != "read_json" or options.get("format") in ("newline_delimited", "array")
+    require(formatted, "read_json guesses the format from the rows of all units; write format = 'newline_delimited'")
+    typed = "hive_types" in options or False in (options.get("hive_partitioning"), options.get("hive_types_autocast"))
+    folders = any(re.search(r"[*?\[].*[/\\]", path) for path in paths)
+    remedy = "hive_types = {…} or hive_partitioning = false"
+    require(typed or not folders, f"types of columns in folder names are guessed from all folders; write {remedy}")

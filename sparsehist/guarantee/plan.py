@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sparsehist.guarantee.language import RANKED, UNKNOWN, require
-from sparsehist.guarantee.statement import Node, nodes
+from sparsehist.guarantee.language import RANKED, UNKNOWN, Node, nodes, require
 
 _KINDS = """
     BOUND_REF BOUND_CONSTANT BOUND_FUNCTION BOUND_CASE BOUND_CONJUNCTION BOUND_OPERATOR BOUND_LAMBDA BOUND_UNNEST

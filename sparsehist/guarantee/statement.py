@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,12 @@ import duckdb
 from sparsehist.errors import GuaranteeError, StatementError, raise_alone
 from sparsehist.guarantee import language
 from sparsehist.guarantee.extensions import LACKING
-from sparsehist.guarantee.files import READERS, check_options, reader_of
-from sparsehist.guarantee.language import require
+from sparsehist.guarantee.language import READERS, Node, check_options, nodes, reader_of, require
 from sparsehist.store.statements import statement
 
 if TYPE_CHECKING:
     from sparsehist.counting.contract import Query
 
-Node = dict[str, Any]
 _KINDS = ("type", "join_type", "ref_type", "setop_type", "subquery_type")
 _QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE")
 _IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
@@ -50,16 +48,6 @@ class Source:
 
 Lookup = Callable[[tuple[str, ...]], Source | None]
 """A function from the parts of a name in FROM to its source, or to None if there is no such table."""
-
-
-def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
-    """Yield every dictionary of a tree, parents first; skip dictionaries whose type is in `without`."""
-    if isinstance(part, dict):
-        if part.get("type") in without:
-            return
-        yield part
-    for value in part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ():
-        yield from nodes(value, without)
 
 
 def folded(name: str) -> str:
@@ -133,14 +121,15 @@ class Rewriting:
             return [self._walk(one, ctes) for one in part]
         if not isinstance(part, dict):
             return part
-        if not self.query.unverified:
+        kind, verified = part.get("type"), not self.query.unverified
+        if verified:
             _check_words(part)
-        kind = part.get("type")
+            _rename_elements(part)
         if part.get("class") == "PARAMETER":
             return self._constant(part)
         if kind == "TABLE_FUNCTION":
             name = part["function"]["function_name"].lower()
-            if name in READERS or (not self.query.unverified and name not in ("unnest", "range", "generate_series")):
+            if name in READERS or (verified and name not in ("unnest", "range", "generate_series")):
                 return self._file(part, self._walk(part["function"], ctes))
         if kind == "BASE_TABLE":
             return self._table(part, ctes)
@@ -150,7 +139,7 @@ class Rewriting:
             entry["value"] = self._walk(entry["value"], ctes)
             ctes |= {folded(entry["key"])}
         part = {key: value if key == "cte_map" else self._walk(value, ctes) for key, value in part.items()}
-        return self._with_unnest(part) if kind == "SELECT_NODE" and not self.query.unverified else part
+        return self._with_elements(part) if verified and _is_unnest(part.get("right", {})) else part
 
     def _constant(self, node: Node) -> Node:
         """Replace a parameter by a constant of DuckDB's type for its value."""
@@ -215,38 +204,17 @@ class Rewriting:
         kept = {key: value for key, value in node.items() if key != "function"}
         return {**kept, **self._from(f"memory.main.{view}"), "alias": node.get("alias") or alias}
 
-    def _with_unnest(self, select: Node) -> Node:
-        """Replace `FROM log, unnest(log.tags) AS t(x)` by a query that unnests in its SELECT.
+    def _with_elements(self, join: Node) -> Node:
+        """Replace `log, unnest(log.tags) AS t(x)` in FROM by a query that unnests in its SELECT.
 
-        The query has the alias of `log`, and one more column: a struct of the columns of `t`.
+        The query has the alias of `log`, and one more column `unnest t`: a struct of the columns of `t`.
         """
-        fields: dict[tuple[str, ...], list[str]] = {}
-        for table in filter(_is_unnest, nodes(select.get("from_table"), _QUERIES)):
-            alias = table.get("alias", "")
-            for column in table.get("column_name_alias", ()):
-                fields[folded(column),] = fields[folded(alias), folded(column)] = [f"unnest {alias}", column]
-        tables = set(map(folded, _tables(select.get("from_table") or {})))
-        for node in [node for part in select.values() for node in nodes(part, _QUERIES)]:
-            names = node.get("column_names", [])
-            key = tuple(map(folded, names[:2]))
-            if key not in fields and not (len(names) > 1 and key[0] in tables):
-                key = key[:1]
-            if key in fields:
-                node["column_names"] = fields[key] + names[len(key) :]
-        return select | {"from_table": self._unnested(select["from_table"])} if "from_table" in select else select
-
-    def _unnested(self, table: Node) -> Node:
-        if table.get("type") != "JOIN" and not _is_unnest(table):
-            return table
-        left, right = self._unnested(table.get("left", {})), table.get("right", table)
-        if not _is_unnest(right):
-            return table | {"left": left, "right": self._unnested(right)}
+        left, right, form = join["left"], join["right"], "log, unnest(list) [WITH ORDINALITY] AS t(x)"
         name, arguments = left.get("alias") or left.get("table_name"), right["function"].get("arguments", ())
         columns, values = right.get("column_name_alias", ()), ["unnest(list)", "unnest(range(1, len(list) + 1))"]
-        usual = table.get("ref_type") == "CROSS" and name and right.get("alias") and len(arguments) == 1
-        form = "FROM log, unnest(list) [WITH ORDINALITY] AS t(x), or SELECT unnest(list) in a query in FROM"
+        usual = join.get("ref_type") == "CROSS" and name and right.get("alias") and len(arguments) == 1
         complete = usual and len(columns) == 1 + ("with_ordinality" in right)
-        require(complete, f"write unnest directly after its table: {form}")
+        require(complete, f"write FROM {form}, directly after its table, or SELECT unnest(list) in a query in FROM")
         struct = ", ".join(f"{quoted_text(column)}: {value}" for column, value in zip(columns, values, strict=False))
         query = f"select {{{struct}}} as {quoted('unnest ' + right['alias'])}, * from log"  # noqa: S608  quoted
         return self._from(f"({query}) as {quoted(str(name))}", log=left, list=arguments[0]["expression"])
@@ -258,27 +226,41 @@ class Rewriting:
         in FROM, and the rows as text, which distinguishes 0.0 from -0.0.
         """
         for select in [node for node in nodes(self.tree) if node.get("type") == "SELECT_NODE"]:
-            groups = [
-                one for one in select.get("group_expressions", ()) if one["class"] in ("COLUMN_REF", "FUNCTION")
-            ]
-            rows = [self._expression(quoted(name)) for name in _tables(select.get("from_table") or {})]
-            rows += [
-                {"class": "CAST", "type": "OPERATOR_CAST", "cast_type": {"id": "VARCHAR"}, "child": row}
-                for row in rows
-            ]
-            for node in [node for part in select.values() for node in nodes(part, _QUERIES)]:
+            tables, groups = _tables(select.get("from_table") or {}), select.get("group_expressions", ())
+            groups = [one for one in groups if one["class"] in ("COLUMN_REF", "FUNCTION")]
+            rows = [self._expression(quoted(name) + cast) for cast in ("", "::varchar") for name in tables]
+            for node in _parts_of(select):
                 in_window = node.get("class") == "WINDOW"
                 if _keeps_its_rows(node) if in_window else node.get("function_name") in language.ORDERED:
-                    columns = (groups or rows) if in_window else rows
+                    columns = groups if in_window and groups else rows
                     if node.get("distinct"):
                         columns = [one["expression"] for one in node["arguments"][:1]]
                     ordered = node if in_window else node.setdefault("order_bys", {"type": "ORDER_MODIFIER"})
                     order = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
-                    ordered["orders"] = [
-                        *ordered.get("orders", ()),
-                        *(order | {"expression": one} for one in columns),
-                    ]
+                    added = [order | {"expression": column} for column in columns]
+                    ordered["orders"] = [*ordered.get("orders", ()), *added]
         self.text = self._text_of(self.tree)
+
+
+def _parts_of(select: Node) -> list[Node]:
+    """Return all nodes of a SELECT except those of its subqueries."""
+    return [node for part in select.values() for node in nodes(part, _QUERIES)]
+
+
+def _rename_elements(select: Node) -> None:
+    """Rename columns of `unnest(…) AS t(x)` in FROM as `Rewriting._with_elements` does: `t.x` is `"unnest t".x`."""
+    unnested = list(filter(_is_unnest, nodes(select.get("from_table"), _QUERIES)))
+    tables = {folded(name): [name] for name in _tables(select.get("from_table") or {})}
+    columns: dict[str, list[str]] = {}
+    for table in unnested:
+        struct = f"unnest {table.get('alias', '')}"
+        tables[folded(table.get("alias", ""))] = [struct]
+        columns |= {folded(name): [struct, name] for name in table.get("column_name_alias", ())}
+    for node in _parts_of(select) if unnested else ():
+        first, *rest = node.get("column_names") or [""]
+        start = (tables.get(folded(first)) if rest else None) or columns.get(folded(first))
+        if start:
+            node["column_names"] = start + rest
 
 
 def _check_words(node: Node) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Container
 import duckdb
 
 from sparsehist.errors import NotAllowedError
-from sparsehist.guarantee.statement import Node, nodes
+from sparsehist.guarantee.language import Node, nodes
 from sparsehist.store.statements import statement
 
 _TABLE_FUNCTIONS = frozenset(

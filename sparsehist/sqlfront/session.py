@@ -25,7 +25,7 @@ from sparsehist.errors import (
     raise_alone,
 )
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
-from sparsehist.guarantee.files import reader_of
+from sparsehist.guarantee.language import reader_of
 from sparsehist.guarantee.statement import Source, folded, quoted
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, SCHEMA, ledger_rows

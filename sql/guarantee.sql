@@ -21,7 +21,7 @@ select json_deserialize_sql($tree::json) as query;
 -- out: one row, plan (JSON): {"error": false, "plans": [{"type": …}]} or {"error": true, "error_message": …}
 select
     json_serialize_plan(
-        $query::varchar, skip_null := true, skip_empty := true, skip_default := false, optimize := false
+        $query::varchar, skip_null := true, skip_empty := true, skip_default := false, optimize := true
     ) as plan;
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from sparsehist.errors import GuaranteeError
 from sparsehist.guarantee import language, plan
-from sparsehist.guarantee.language import Node, nodes, require
+from sparsehist.guarantee.language import Node, require
 from sparsehist.guarantee.plan import column_of, columns_in, function_of, orders_of, type_of
 from sparsehist.guarantee.statement import Rewriting, folded
 
@@ -42,7 +42,6 @@ class Column:
 
     kind: Any = None  # type in DuckDB's plan
     unit: int | None = None  # number of the unit's column that this column equals in every row
-    barred: str = ""  # reason why the column must not be used
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,6 @@ class Check:
             require(once, f"the result must have one column {name}; its columns are {', '.join(columns)}")
         result = self._relation(root)
         require(result.private, "the query reads no private table: do not declare the log's table public")
-        self._check_usable(*result.columns)
         for part, unit in enumerate(self._units):
             kept = result.columns[columns.index(unit)].unit == part
             require(kept, f"{unit} must be the column {unit} of a private table, unchanged or with an injective cast")
@@ -99,10 +97,6 @@ class Check:
         return Relation(tuple(self._column(below, one) for one in node["expressions"]), below.private)
 
     def _column(self, below: Relation, expression: Node) -> Column:
-        column = column_of(expression)
-        if column is not None:
-            return below.columns[column]
-        self._check(below.columns, expression)
         return Column(type_of(expression), self._unit(below, expression))
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
@@ -138,35 +132,24 @@ class Check:
                 columns[column] = replace(columns[column], unit=part)
         return Relation(tuple(columns[column] for column in read), not source.public)
 
-    def _filter(self, node: Node, below: Relation) -> Relation:
-        """Check the conditions of WHERE. IN (query) must be a whole condition: WHERE treats false and null alike."""
-        conditions = plan.conditions_of(node["expressions"])
-        alone = {column_of(one) for one in conditions}
-        marks = {column for column, one in enumerate(below.columns) if column in alone and one.barred == _MARK}
-        self._check(below.columns, *(one for one in conditions if column_of(one) not in marks))
-        columns = enumerate(below.columns)
-        usable = (replace(one, barred=plan.CORRELATED) if at in marks else one for at, one in columns)
-        return replace(below, columns=tuple(usable))
+    def _filter(self, _: Node, below: Relation) -> Relation:
+        return below
 
     def _comparison_join(self, node: Node, left: Relation, right: Relation) -> Relation:
-        how, conditions = str(node.get("join_type", "INNER")), node.get("conditions", ())
+        how = str(node.get("join_type", "INNER"))
         require(how in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"), plan.CORRELATED)
-        paired = [one for one in conditions if "right" in one]
-        others = [one["left"] for one in conditions if "right" not in one]
-        self._check(left.columns, *(one["left"] for one in paired))
-        self._check(right.columns, *(one["right"] for one in paired))
-        self._check((*left.columns, *right.columns), *others, node.get("condition"), node.get("predicate"))
-        equal = [one for one in paired if one.get("comparison") in _EQUAL]
+        equal = [one for one in node.get("conditions", ()) if one.get("comparison") in _EQUAL]
         units = [(self._unit(left, one["left"]), self._unit(right, one["right"])) for one in equal]
         together = self._are_together(left, right, units)
         remedy = f"write ON {' AND '.join(f'a.{unit} = b.{unit}' for unit in self._units)}, or declare a table public"
         require(how != "INNER" or together, f"this joins rows of different units; {remedy}")
         alone = not right.private or (left.private and together)
         require(how == "INNER" or alone, f"whether a row has a match depends on other units; {remedy}")
+        require(how != "MARK" or not right.private, _MARK)
         added = {
             "INNER": right.columns,
             "LEFT": [replace(one, unit=None) for one in right.columns],
-            "MARK": [Column({"id": "BOOLEAN"}, barred=_MARK if right.private else "")],
+            "MARK": [Column({"id": "BOOLEAN"})],
         }.get(how, ())
         return Relation((*left.columns, *added), left.private or right.private)
 
@@ -185,7 +168,6 @@ class Check:
     def _aggregate(self, one: Node, below: Relation, ordered: frozenset[str]) -> Column:
         """Return the column of an aggregate; refuse it if it depends on the order of rows and is not in `ordered`."""
         name, children = function_of(one), one.get("children", ())
-        self._check(below.columns, *one.values())
         require(name in language.ADDING | language.ORDERLESS | ordered, language.refused_function(name))
         if below.private:
             varies = columns_in(*children[1:])
@@ -205,9 +187,7 @@ class Check:
         If rows may be equal, two such windows with different orders are refused: they may break ties differently.
         """
         columns, orders = list(below.columns), []
-        usable = {column for column, one in enumerate(below.columns) if one.barred in ("", _MARK)}
         for one in node["expressions"]:
-            self._check(below.columns, *one.values())
             require(one["type"] in language.WINDOWS, f"this window function is {language.UNKNOWN}")
             units = (self._unit(below, part) for part in one.get("partitions", ()))
             self._require_unit(below, units, "the window contains rows of several units; write PARTITION BY")
@@ -215,7 +195,7 @@ class Check:
             columns.append(self._aggregate(one, below, frozenset()) if aggregate else Column(type_of(one)))
             distinguished = self._distinguished([*one.get("partitions", ()), *orders_of(one)], below)
             if plan.picks_rows(one) and (below.unique is None or not below.unique <= distinguished):
-                if not usable <= distinguished:
+                if not distinguished >= set(range(len(below.columns))):
                     raise TieError(f"{function_of(one) or one['type'].removeprefix('WINDOW_').lower()} {_TIE}")
                 orders.append((one.get("partitions"), one.get("orders")))
         same = all(order == orders[0] for order in orders)
@@ -250,7 +230,6 @@ class Check:
         require(all(side.private == private for side in sides), "a UNION of private rows with public rows is refused")
         columns = []
         for same in zip(*(side.columns for side in sides), strict=True):
-            self._check_usable(*same)
             units = {one.unit for one in same}
             columns.append(Column(same[0].kind, units.pop() if len(units) == 1 else None))
         units = {one.unit for one in columns}
@@ -260,7 +239,6 @@ class Check:
         return Relation(tuple(columns), private)
 
     def _unnest(self, node: Node, below: Relation) -> Relation:
-        self._check(below.columns, *(one["child"] for one in node["expressions"]))
         return Relation((*below.columns, *(Column(type_of(one)) for one in node["expressions"])), below.private)
 
     def _materialized_cte(self, _: Node, __: Relation, query: Relation) -> Relation:
@@ -269,27 +247,7 @@ class Check:
     def _cte_ref(self, node: Node) -> Relation:
         return self._ctes[int(node["cte_index"])]
 
-    # Expressions
-
-    def _check_usable(self, *columns: Column) -> None:
-        for column in columns:
-            require(not column.barred, column.barred)
-
     def _check_one_form(self, columns: Iterable[Column], what: str) -> None:
         """Refuse columns whose equal values can look different, because merging depends on the order of rows."""
-        for column in columns:
-            self._check_usable(column)
-            require(language.has_one_form(column.kind), f"{what} {_TWO_FORMS}")
-
-    def _check(self, columns: Sequence[Column], *expressions: object) -> None:
-        """Refuse expressions that depend on other rows."""
-        for one in nodes(expressions):
-            kind, name = one.get("expression_class"), function_of(one)
-            if kind == "BOUND_REF":
-                self._check_usable(columns[int(one.get("index", 0))])
-            elif kind not in (None, "PARAMETER"):
-                of_rows = kind in ("BOUND_AGGREGATE", "BOUND_WINDOW")
-                known = name in language.SCALARS if kind == "BOUND_FUNCTION" else not of_rows
-                require(known, language.refused_function(name))
-                type_name = language.name_of(type_of(one))
-                require(language.is_allowed(type_of(one)), f"the type {type_name} is {language.UNKNOWN}")
+        same = all(language.has_one_form(column.kind) for column in columns)
+        require(same, f"{what} {_TWO_FORMS}")

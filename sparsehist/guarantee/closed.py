@@ -30,10 +30,12 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "python_enable_replacements": False,
+    "disabled_optimizers": "statistics_propagation,join_filter_pushdown",
 }
-_BY_STATISTICS = "statistics_propagation,join_filter_pushdown"
-"""Optimizers that use the minima and maxima in a Parquet file. These omit NaN, which DuckDB sorts above all numbers.
-Conditions that are pushed into a file's reader use them too: `_put` prevents this, except for parts of lists."""
+"""The optimizers use the minima and maxima in a Parquet file, which omit NaN, although DuckDB sorts NaN above all numbers.
+
+Conditions that are pushed into a file's reader use them too: `_put` prevents this.
+"""
 _ENUM = re.compile(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)")
 Columns = dict[str, str]
 
@@ -58,10 +60,6 @@ class Closed:
         once = "WITH " not in self.text.upper() and self.text.count("memory.main.source_") == 1
         for view, source in self.sources.items():
             _put(connection, view, source, self.columns[view], streamed=once)
-        floats = [kind for typed in self.columns.values() for kind in typed.values() if _has_floats(kind)]
-        if floats:
-            in_lists = any("[" in kind or "MAP(" in kind for kind in floats)
-            connection.execute(f"set disabled_optimizers = '{_BY_STATISTICS}{',filter_pushdown' * in_lists}'")
         files = [file for source in self.sources.values() for file in source.files]
         connection.execute("set allowed_paths = $files", {"files": files})
         connection.execute(statement("guarantee_lock"))
@@ -84,24 +82,27 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
             for view, typed in columns.items():
                 fields = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed.items())
                 connection.execute(f"create table {view} ({fields})")
+            optimizers = connection.execute("select name from duckdb_optimizers()").fetchall()
+            unused = ",".join(name for (name,) in optimizers if name != "filter_pushdown")  # it makes IN a semi join
+            connection.execute(f"set disabled_optimizers = '{unused}'")
             connection.execute(statement("guarantee_lock"))
             try:
                 _check(rewritten, units, keys)
-            except TieError as tie:
+            except TieError:
                 rewritten.break_ties()
-                _check(rewritten, units, keys, tie)
+                _check(rewritten, units, keys)
         return Closed(rewritten.text, rewritten.sources, columns, verified)
 
 
-def _check(query: Rewriting, units: tuple[str, ...], keys: tuple[str, ...], tie: TieError | None = None) -> None:
-    """Check the plan of a query over empty tables; if DuckDB cannot plan it, prefer the earlier error `tie`."""
+def _check(query: Rewriting, units: tuple[str, ...], keys: tuple[str, ...]) -> None:
+    """Check the plan of a query over empty tables."""
     try:
         columns = query.parser.sql(query.text).columns
         ((text,),) = query.parser.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
     except duckdb.Error as problem:
         message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # contains no data, because tables are empty
         message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
-        raise_alone(tie or StatementError(f"DuckDB cannot plan the query: {message}"))
+        raise_alone(StatementError(f"DuckDB cannot plan the query: {message}"))
     Check(query, units).run(plan_of(text), columns, keys)
 
 
@@ -125,21 +126,17 @@ def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Column
     return columns
 
 
-def _has_floats(kind: str) -> bool:
-    return "FLOAT" in kind or "DOUBLE" in kind
-
-
 def _put(
     connection: duckdb.DuckDBPyConnection, view: str, source: Source, columns: Columns, *, streamed: bool
 ) -> None:
     """Make the view of a source; store the rows of a relation unless they are `streamed`, that is, read once."""
-    listed = []
+    listed, reader = [], source.reader
     for name, kind in columns.items():
         cast = f"cast({quoted(name)} as {kind})"
-        if _has_floats(kind):  # CASE keeps conditions out of the reader of a file
-            cast = f"case when {quoted(name)} is null then null else {cast} end"
+        if "FLOAT" in kind or "DOUBLE" in kind:  # conditions on two columns are not pushed into the reader of a file
+            other = next((other for other in columns if other != name), name)
+            cast = f"case when {quoted(name)} is null and {quoted(other)} is null then null else {cast} end"
         listed.append(f"{cast} as {quoted(name)}")
-    reader = source.reader
     if source.opens is not None:
         table, reader = source.opens(), f"raw_{view}"
         is_relation = isinstance(table, duckdb.DuckDBPyRelation)

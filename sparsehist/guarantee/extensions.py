@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import duckdb
-
+from typing import Any
 
 INSTALL_NOTHING: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": False}
 """Settings of every connection that runs a user's SQL."""
-_LACKING = re.compile(r"required extension|Extension \"[^\n]*\" not found|exists in the \w+ extension")
+_LACKING = r"required extension|Extension \"[^\n]*\" not found|exists in the \w+ extension"
 LACKING = (
     "DuckDB lacks the extension for this source, and sparsehist does not let it install one: read URLs as "
     "tables={'log': sh.Files('s3://…')}, in a shell --table log=s3://…; Delta and Iceberg as tables={'log': "
@@ -19,7 +15,7 @@ LACKING = (
 )
 
 
-def draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
+def draw_no_progress(connection: Any) -> None:
     """Switch off DuckDB's progress bar if it is on; without ipywidgets, a notebook cannot change the setting."""
     ((drawn,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()
     if drawn:
@@ -28,9 +24,7 @@ def draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
 
 def lacks_extension(problem: BaseException) -> bool:
     """Return whether DuckDB failed because an extension is missing."""
-    import duckdb
-
-    return isinstance(problem, duckdb.Error) and _LACKING.search(str(problem)) is not None
+    return type(problem).__module__ in ("duckdb", "_duckdb") and bool(re.search(_LACKING, str(problem)))
 
 
 def unseen(problem: BaseException) -> str:

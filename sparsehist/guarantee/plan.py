@@ -8,7 +8,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sparsehist.guarantee.language import RANKED, UNKNOWN, Node, nodes, require
+from sparsehist.guarantee.language import (
+    RANKED,
+    SCALARS,
+    UNKNOWN,
+    Node,
+    is_allowed,
+    name_of,
+    nodes,
+    refused_function,
+    require,
+)
 
 _KINDS = """
     BOUND_REF BOUND_CONSTANT BOUND_FUNCTION BOUND_CASE BOUND_CONJUNCTION BOUND_OPERATOR BOUND_LAMBDA BOUND_UNNEST
@@ -21,12 +31,12 @@ _FIELDS = """
     aggregate_type filter order_bys partitions orders start end start_expr end_expr exclude_clause filters distinct
     ignore_nulls sql_range_order_type sql_range_start sql_range_end sql_range_start_boundary sql_range_end_boundary
     table_index expressions returned_types names parameters input_table_types input_table_names column_indexes
-    extra_info table_filters_by_projection ordinality_idx source_ordinality conditions join_type mark_index mark_types
-    predicate condition groups grouping_sets group_index aggregate_index groupings_index distinct_validity
-    window_index distinct_type distinct_targets column_count setop_all allow_out_of_order unnest_index ctename
-    materialize cte_index chunk_types bound_columns
+    extra_info table_filters table_filters_by_projection ordinality_idx source_ordinality conditions join_type
+    mark_index mark_types predicate condition groups grouping_sets group_index aggregate_index groupings_index
+    distinct_validity window_index distinct_type distinct_targets column_count setop_all allow_out_of_order
+    unnest_index ctename materialize cte_index chunk_types bound_columns
 """
-_SUBQUERY = "EMPTY_RESULT LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map"
+_SUBQUERY = "LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map"
 CORRELATED = (
     "a query in parentheses must not use columns of the outer query, nor return one of several rows; write a join "
     "with a query that has the unit in its GROUP BY"
@@ -45,12 +55,14 @@ def plan_of(text: str) -> Node:
 
     try:
         plans = json.loads(text, object_hook=plain).get("plans", ())
-    except ValueError:  # JSON cannot represent values such as nan
+    except ValueError:  # DuckDB writes nan, which is not JSON
         plans = ()
-    require(len(plans) == 1, "DuckDB cannot write the plan of this query; avoid values such as nan in the query")
+    require(
+        len(plans) == 1, "DuckDB cannot write the plan of this query: write isnan(x) instead of comparing with nan"
+    )
     for node in list(nodes(plans)):
         if "expression_class" in node or str(node.get("type")).startswith("LOGICAL_"):
-            _check_fields(node)
+            _check(node)
             data = node.get("function_data") or {}  # may repeat expressions of the plan
             node["function_data"] = {key: data.get(key) for key in ("qualified_name", "try_cast")}
             for inner in nodes(node.get("lambda_expr")):
@@ -63,13 +75,24 @@ def kind_of(node: Node) -> str:
     return str(node.get("expression_class") or str(node.get("type", "")).removeprefix("LOGICAL_"))
 
 
-def _check_fields(node: Node) -> None:
-    """Refuse an operator or expression that is not listed or has a field that is not listed."""
-    unknown = [kind_of(node)] * (kind_of(node) not in _KINDS.split())
+def _check(node: Node) -> None:
+    """Refuse an operator or expression outside the language."""
+    kind, name, inside = (
+        kind_of(node),
+        function_of(node),
+        [one.get("expression_class") for one in node.get("children", ())],
+    )
+    unknown = [kind] * (kind not in _KINDS.split())
     unknown += [key for key, value in node.items() if value not in _ABSENT and key not in _FIELDS.split()]
     correlated = str(node.get("ctename", "")).startswith("__duckdb_delim")
     require(not correlated and set(_SUBQUERY.split()).isdisjoint(unknown), CORRELATED)
     require(not unknown, f"{' '.join(unknown[:1]).replace('_', ' ').lower()} is {UNKNOWN}")
+    require(
+        not {"BOUND_AGGREGATE", "BOUND_WINDOW"} & set(inside), f"a function of rows in an expression is {UNKNOWN}"
+    )
+    require(kind != "BOUND_FUNCTION" or name in SCALARS, refused_function(name))
+    if kind.startswith("BOUND_") and kind != "BOUND_REF":
+        require(is_allowed(type_of(node)), f"the type {name_of(type_of(node))} is {UNKNOWN}")
 
 
 def type_of(expression: Node) -> Any:
@@ -103,9 +126,3 @@ def picks_rows(window: Node) -> bool:
         return False
     frame = f"{window.get('start')} {window.get('end')} {window.get('exclude_clause', 'NO_OTHER')}"
     return window["type"] != "WINDOW_AGGREGATE" or "_ROWS" in frame or not frame.endswith("NO_OTHER")
-
-
-def conditions_of(expressions: list[Node]) -> list[Node]:
-    """Return the conditions that must all be true."""
-    split = (conditions_of(one["children"]) if one["type"] == "CONJUNCTION_AND" else [one] for one in expressions)
-    return [one for some in split for one in some]

@@ -169,30 +169,27 @@ class Rewriting:
 
     def _file(self, node: Node, call: Node, alias: str = "") -> Node:
         """Replace a call that reads files by a view, and store the call as text."""
-        name, arguments = call["function_name"].lower(), list(map(_option, call.get("arguments", ())))
+        name = call["function_name"].lower()
         require(name in READERS, f"{name}(…) is not a source: use {', '.join(READERS)}, or pass a table in tables=")
-        usage = f"{name} takes only constants: the path of a file or a list of paths, and options by name"
-        require(arguments and not arguments[0][0], usage)
-        tree = self._tree_of("select 1")
-        tree["statements"][0]["node"]["select_list"] = [value | {"alias": ""} for _, value in arguments]
-        try:
-            (values,) = self.parser.execute(self._text_of(tree)).fetchall()
-        except duckdb.Error:
-            raise_alone(GuaranteeError(usage))
-        options = {option: value for (option, _), value in zip(arguments, values, strict=True) if option}
-        paths = values[0] if isinstance(values[0], list) else [values[0]]
-        named = len(options) == len(arguments) - 1
-        require(named and paths and all(isinstance(path, str) for path in paths), usage)
-        label, public = ", ".join(paths), set(paths) <= self.query.public.keys()
+        first, *named = list(map(_with_name, call.get("arguments", ()))) or [{}]
+        try:  # a struct of all arguments; if they are not constants, have no name or the same name, there is none
+            struct = call | self._expression("struct_pack()") | {"arguments": [first | {"name": "files"}, *named]}
+            text = self._text_of(self._tree_of("select struct", struct=struct))
+            ((options,),) = self.parser.execute(text).fetchall()
+            paths = options.pop("files") if isinstance(options["files"], list) else [options.pop("files")]
+            label, public = ", ".join(paths), set(paths) <= self.query.public.keys()
+        except (duckdb.Error, TypeError):
+            usage = "takes only constants: the path of a file or a list of paths, and options by name"
+            raise_alone(GuaranteeError(f"{name} {usage}"))
         if "://" in label:
             raise_alone(StatementError(LACKING))
         if not public and not self.query.unverified:
-            check_options(name, paths, options)
+            check_options(name, paths, {option.lower(): value for option, value in options.items()})
         query = statement("guarantee_files")
         files = [file for path in paths for (file,) in self.parser.execute(query, {"path": path}).fetchall()]
         require(files, f"{name} finds no file with this name")
-        call["arguments"][0]["expression"] = self._expression(f"[{', '.join(map(quoted_text, files))}]")
-        function = {"type": "TABLE_FUNCTION", "function": call | {"alias": ""}}
+        first["expression"] = self._expression(f"[{', '.join(map(quoted_text, files))}]")
+        function = {"type": "TABLE_FUNCTION", "function": {**call, "arguments": [first, *named], "alias": ""}}
         reader = f"({self._text_of(self._tree_of('from reader', reader=function))})"
         return self._view(node, Source(label, public=public, reader=reader, files=tuple(files)), alias or name)
 
@@ -300,11 +297,9 @@ def _column_names(node: Node) -> list[str]:
     return _column_names(node["child"]) if node.get("class") == "CAST" else node.get("column_names", [])
 
 
-def _option(argument: Node) -> tuple[str, Node]:
-    """Return (name, value) of an argument of a file reader; the argument with the paths has no name."""
+def _with_name(argument: Node) -> Node:
+    """Return an argument of a file reader with a name, if it is written as `name = value`."""
     expression = argument["expression"]
-    if argument.get("name"):
-        return str(argument["name"]).lower(), expression
     if expression.get("type") == "COMPARE_EQUAL" and expression["left"].get("class") == "COLUMN_REF":
-        return str(expression["left"]["column_names"][-1]).lower(), expression["right"]
-    return "", expression
+        return {"name": expression["left"]["column_names"][-1], "expression": expression["right"]}
+    return dict(argument)

@@ -77,7 +77,7 @@ FLOATS = pl.DataFrame(
     }
 )  # fmt: skip
 WHERE = [
-    "w > 0.7", "w <= 0.0", "w <> 0.0", "w = 'nan'::double", "s.x > 0.7", "l[1] > 0.7", "ls[1].x > 0.7", "f > 0.7",
+    "w > 0.7", "w <= 0.0", "w <> 0.0", "isnan(w)", "s.x > 0.7", "l[1] > 0.7", "ls[1].x > 0.7", "f > 0.7",
     "w in (select x from areas)",
 ]  # fmt: skip
 

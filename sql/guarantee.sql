@@ -16,22 +16,13 @@ select json_deserialize_sql($tree::json) as query;
 
 
 -- name: guarantee_plan
--- The plan of a query from DuckDB's binder, before it is optimized; the query is not run.
+-- The plan of a query after the optimizers that are not disabled; the query is not run.
 -- in:  $query, one SELECT statement
 -- out: one row, plan (JSON): {"error": false, "plans": [{"type": …}]} or {"error": true, "error_message": …}
 select
     json_serialize_plan(
         $query::varchar, skip_null := true, skip_empty := true, skip_default := false, optimize := true
     ) as plan;
-
-
--- name: guarantee_value
--- The text and the type of a bound value.
--- in:  $value
--- out: one row: written, kind
-select
-    $value::varchar as written,
-    typeof($value) as kind;
 
 
 -- name: guarantee_files

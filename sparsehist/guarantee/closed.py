@@ -18,7 +18,6 @@ import duckdb
 from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError, raise_alone
 from sparsehist.guarantee.check import Check, TieError
 from sparsehist.guarantee.extensions import draw_no_progress
-from sparsehist.guarantee.plan import plan_of
 from sparsehist.guarantee.statement import Lookup, Rewriting, Source, folded, quoted
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
@@ -32,9 +31,9 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "disabled_optimizers": "statistics_propagation,join_filter_pushdown",
 }
-"""The optimizers use the minima and maxima in a Parquet file, which omit NaN, although DuckDB sorts NaN above all numbers.
+"""The disabled optimizers use the minima and maxima in Parquet files, which omit NaN; to DuckDB, NaN is the largest number.
 
-Conditions that are pushed into a file's reader use them too: `_put` prevents this.
+Conditions that DuckDB moves into the reader of a file use them too; `_put` prevents this.
 """
 _ENUM = re.compile(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)")
 Columns = dict[str, str]
@@ -103,7 +102,7 @@ def _check(query: Rewriting, units: tuple[str, ...], keys: tuple[str, ...]) -> N
         message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # contains no data, because tables are empty
         message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
         raise_alone(StatementError(f"DuckDB cannot plan the query: {message}"))
-    Check(query, units).run(plan_of(text), columns, keys)
+    Check(query, units).run(text, columns, keys)
 
 
 def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Columns:

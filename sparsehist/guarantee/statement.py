@@ -59,8 +59,8 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def quoted_text(text: str) -> str:
-    return "'" + str(text).replace("'", "''") + "'"
+def _literal(value: object) -> str:
+    return str(duckdb.ConstantExpression(value))
 
 
 @dataclass
@@ -143,28 +143,25 @@ class Rewriting:
 
     def _constant(self, node: Node) -> Node:
         """Replace a parameter by a constant of DuckDB's type for its value."""
-        name = str(node.get("identifier", "")).lower()
         values = {key.lower(): value for key, value in (self.query.parameters or {}).items()}
+        name = str(node.get("identifier", "")).lower()
         try:
-            ((text, kind),) = self.parser.execute(statement("guarantee_value"), {"value": values[name]}).fetchall()
-        except (KeyError, duckdb.Error):
+            constant = self._expression(_literal(values[name]))
+        except (KeyError, TypeError, duckdb.Error):
             raise_alone(GuaranteeError(f"the parameter ${name} has no value, or its type is unknown to DuckDB"))
-        constant = self._expression("null" if text is None else f"cast({quoted_text(text)} as {kind})")
         return constant | {"alias": node.get("alias", "")}
 
     def _table(self, node: Node, ctes: frozenset[str]) -> Node:
         path = tuple((node.get("qualified_name") or {}).get("path", [node["table_name"]]))
         if len(path) == 1 and folded(path[0]) in ctes:
             return node
-        source = self.lookup(tuple(map(folded, path)))
-        if source is None and len(path) == 1 and (reader := reader_of(path[0])):
+        source, reader = self.lookup(tuple(map(folded, path))), reader_of(path[-1])
+        if source is None and len(path) == 1 and reader:
             alias = re.split(r"[/\\]", path[0])[-1].split(".")[0]
-            return self._file(node, self._expression(f"{reader}({quoted_text(path[0])})"), alias)
+            return self._file(node, self._expression(f"{reader}({_literal(path[0])})"), alias)
+        remedy = "pass it in tables= or public=, or name a file in quotes. Variables of your program are not seen"
         if source is None:
-            raise GuaranteeError(
-                f"there is no table {'.'.join(path)}; pass it in tables= or public=, or name a file in quotes. "
-                "Variables of your program are not seen"
-            )
+            raise GuaranteeError(f"there is no table {'.'.join(path)}; {remedy}")
         return self._view(node, source, path[-1])
 
     def _file(self, node: Node, call: Node, alias: str = "") -> Node:
@@ -188,7 +185,7 @@ class Rewriting:
         query = statement("guarantee_files")
         files = [file for path in paths for (file,) in self.parser.execute(query, {"path": path}).fetchall()]
         require(files, f"{name} finds no file with this name")
-        first["expression"] = self._expression(f"[{', '.join(map(quoted_text, files))}]")
+        first["expression"] = self._expression(_literal(files))
         function = {"type": "TABLE_FUNCTION", "function": {**call, "arguments": [first, *named], "alias": ""}}
         reader = f"({self._text_of(self._tree_of('from reader', reader=function))})"
         return self._view(node, Source(label, public=public, reader=reader, files=tuple(files)), alias or name)
@@ -212,7 +209,7 @@ class Rewriting:
         usual = join.get("ref_type") == "CROSS" and name and right.get("alias") and len(arguments) == 1
         complete = usual and len(columns) == 1 + ("with_ordinality" in right)
         require(complete, f"write FROM {form}, directly after its table, or SELECT unnest(list) in a query in FROM")
-        struct = ", ".join(f"{quoted_text(column)}: {value}" for column, value in zip(columns, values, strict=False))
+        struct = ", ".join(f"{_literal(column)}: {value}" for column, value in zip(columns, values, strict=False))
         query = f"select {{{struct}}} as {quoted('unnest ' + right['alias'])}, * from log"  # noqa: S608  quoted
         return self._from(f"({query}) as {quoted(str(name))}", log=left, list=arguments[0]["expression"])
 

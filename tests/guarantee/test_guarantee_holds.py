@@ -6,7 +6,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from sparsehist.guarantee import check, language, plan
+from sparsehist.guarantee import check, language
 from tests.guarantee.breaking_queries import BAD
 from tests.guarantee.composed_queries import at_random, bad, good
 from tests.guarantee.harmless_queries import FILES, GOOD
@@ -133,7 +133,7 @@ def test_what_is_accepted_of_queries_at_random_holds(small, seed, number):
 
 # For each rule to disable: where its function is, the function's name, a constant result, and harmful queries.
 WEAKENED = {
-    "ties decide": (plan, "picks_rows", False, ("no order", "frames of rows")),
+    "ties decide": (check, "picks_rows", False, ("no order", "frames of rows")),
     "order is taken for granted": (
         check.Check,
         "_distinguished",

@@ -1,1 +1,1 @@
-"""Check that every output row of a query depends on one unit only, and run it on its named sources only."""
+"""Check that every output row of a query depends on one privacy unit, and run the query on its named sources only."""

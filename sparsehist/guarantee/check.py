@@ -1,10 +1,11 @@
-"""Check the plan of a query: a unit's output rows must depend only on its own rows and on public tables.
+"""Check the plan of a query: the output rows of a unit must depend only on rows of this unit and on public tables.
 
-DuckDB's binder makes the plan, before optimization, over one view per source. `Check` computes which columns of each
-operator name the unit, and refuses operators that depend on rows of several units or on the order of rows.
+DuckDB plans the query over empty tables; its filter pushdown turns IN into a semi join. `Check` finds the columns of
+each operator that name the unit. It refuses operators that depend on rows of several units or on the order of rows,
+and everything that is not listed: the lists fit the tested versions of DuckDB.
 
-Two things are not checked: whether the unit column of a private source really contains the unit, and whether an
-engine's error (a failed cast) reveals that some row caused it.
+Two things are not checked: whether the unit column of a private source really contains the unit, and whether an error
+of DuckDB, such as a failed cast, reveals that some row caused it.
 """
 
 from __future__ import annotations
@@ -56,20 +57,20 @@ _UNFIT = (
 
 
 class TieError(GuaranteeError):
-    """A function depends on the order of rows that tie. More columns in ORDER BY may prevent the ties."""
+    """The result of a function depends on rows that tie in its ORDER BY. More columns there may prevent the ties."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """The columns of a relation. Rows of a private relation belong to one unit each, rows of a public one to none."""
+    """The columns of a relation. Each row of a private relation belongs to one unit, rows of a public one to none."""
 
-    units: tuple[int | None, ...]  # for each column, the number of the unit's column that it equals in every row
+    units: tuple[int | None, ...]  # for each column, which column of the unit (a number) it equals in every row
     private: bool = False
     unique: frozenset[int] | None = None  # columns that together distinguish all rows; None if unknown
 
 
 class Check:
-    """The check of a query; the columns `units` together name a privacy unit."""
+    """The check of a query. The columns `units` together name a privacy unit."""
 
     def __init__(self, query: Rewriting, units: tuple[str, ...]) -> None:
         self._query, self._units = query, units
@@ -77,7 +78,7 @@ class Check:
         self._ctes: dict[int, Relation] = {}
 
     def run(self, plan: str, columns: Sequence[str], keys: tuple[str, ...]) -> None:
-        """Refuse a plan unless each unit's output rows depend only on rows of this unit and on public tables."""
+        """Refuse a plan unless the output rows of each unit depend only on rows of this unit and on public tables."""
         for name in (*self._units, *keys):
             once = sum(folded(column) == folded(name) for column in columns) == 1 and name in columns
             require(once, f"the result must have one column {name}; its columns are {', '.join(columns)}")
@@ -103,12 +104,12 @@ class Check:
         return relation
 
     def _require_unit(self, relation: Relation, units: Iterable[int | None], refusal: str) -> None:
-        """Refuse the query unless the relation is public or these numbers are those of all columns of the unit."""
+        """Refuse the query unless the relation is public or `units` has the numbers of all columns of the unit."""
         complete = len(set(units) - {None}) == len(self._units)
         require(complete or not relation.private, f"{refusal} {', '.join(self._units)}")
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
-        """Return whether each row of a join belongs to at most one unit; `equal` has the compared unit columns."""
+        """Return whether each row of a join belongs to at most one unit. `equal` lists the compared unit columns."""
         same = {one for one, other in equal if one is not None and one == other}
         return not (left.private and right.private) or len(same) == len(self._units)
 
@@ -116,7 +117,7 @@ class Check:
         return Relation(tuple(self._unit(below, one) for one in node["expressions"]), below.private)
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
-        """Return the number of the unit's column that an expression equals, up to injective casts; else None."""
+        """Return which column of the unit (a number) an expression equals, apart from injective casts, or None."""
         column = _column_of(expression)
         if column is not None:
             return below.units[column]
@@ -144,7 +145,9 @@ class Check:
             for column in named:
                 kind = language.unit_kind(node["returned_types"][column])
                 require(kind, f"{unit} has the type {language.name_of(node['returned_types'][column])}, {_UNFIT}")
-                same = self._kinds.setdefault(part, kind) == kind  # otherwise different units may compare equal
+                same = (
+                    self._kinds.setdefault(part, kind) == kind
+                )  # values of two types may be equal for different units
                 require(same, f"{unit} has different types in two tables; store it in one type")
                 units[column] = part
         return Relation(tuple(units[column] for column in read), not source.public)
@@ -178,7 +181,7 @@ class Check:
         return Relation((*units, *[None] * len(aggregates)), below.private, frozenset(range(len(groups))))
 
     def _check_aggregate(self, one: Node, below: Relation, ordered: frozenset[str]) -> None:
-        """Refuse an aggregate that depends on the order of rows and is not in `ordered`."""
+        """Refuse an aggregate that depends on the order of rows; those in `ordered` may use their ORDER BY."""
         name, children = _function_of(one), one.get("children", [])
         require(name in language.ADDING | language.ORDERLESS | ordered, language.refused_function(name))
         if not below.private:
@@ -193,9 +196,9 @@ class Check:
             raise TieError(f"{name} {_TIE}")
 
     def _window(self, node: Node, below: Relation) -> Relation:
-        """Check windows. A window that picks rows needs an order that distinguishes all rows that differ.
+        """Check windows. A window that picks rows needs an ORDER BY that distinguishes all rows that differ.
 
-        If rows may be equal, two such windows with different orders are refused: they may break ties differently.
+        If rows may be equal, two such windows must have the same order: otherwise each orders equal rows in its way.
         """
         orders = []
         for one in node["expressions"]:
@@ -216,9 +219,9 @@ class Check:
 
     @staticmethod
     def _distinguished(orders: list[Node]) -> set[int]:
-        """Return the columns whose values an order distinguishes; a struct counts as its columns.
+        """Return the columns whose values an ORDER BY distinguishes; ordering by a struct is ordering by its columns.
 
-        The text of a struct also distinguishes equal values such as 0.0 and -0.0, if the struct is in the order too.
+        A struct together with its text also distinguishes equal values that look different, such as 0.0 and -0.0.
         """
         structs = [one for one in orders if _function_of(one) == "struct_pack"]
         casts = [one for one in orders if _function_of(one) == "__cast"]
@@ -238,7 +241,9 @@ class Check:
         return below
 
     def _union(self, node: Node, *sides: Relation) -> Relation:
-        require(node.get("setop_all"), f"this union is {language.UNKNOWN}")  # UNION is a DISTINCT of a UNION ALL
+        require(
+            node.get("setop_all"), f"this union is {language.UNKNOWN}"
+        )  # DuckDB plans UNION as DISTINCT over UNION ALL
         same = all(side.private == sides[0].private for side in sides)
         require(same, "a UNION of private rows with public rows is refused")
         columns = [set(units) for units in zip(*(side.units for side in sides), strict=True)]
@@ -251,7 +256,7 @@ class Check:
 
 
 def _require_one_form(expressions: Iterable[Node], what: str) -> None:
-    """Refuse expressions whose equal values can look different, because merging depends on the order of rows."""
+    """Refuse to merge equal values that can look different: which of them remains depends on the order of rows."""
     require(all(language.has_one_form(_type_of(one)) for one in expressions), f"{what} {_TWO_FORMS}")
 
 
@@ -259,9 +264,9 @@ def _require_one_form(expressions: Iterable[Node], what: str) -> None:
 
 
 def _plan_of(text: str) -> Node:
-    """Read a plan from JSON without source positions and aliases, so that equal expressions compare equal.
+    """Read a plan from JSON, and refuse operators, expressions, fields, functions and types that are not listed.
 
-    Refuse operators, expressions, fields, functions and types that are not listed.
+    The plan is without source positions and aliases, so that equal expressions are equal in Python.
     """
 
     def plain(node: Node) -> Node:
@@ -269,7 +274,7 @@ def _plan_of(text: str) -> Node:
 
     try:
         plans = json.loads(text, object_hook=plain).get("plans", ())
-    except ValueError:  # DuckDB writes nan, which is not JSON
+    except ValueError:  # DuckDB writes NAN, which is not JSON
         plans = ()
     require(
         len(plans) == 1, "DuckDB cannot write the plan of this query; write isnan(x) instead of comparing with nan"
@@ -310,7 +315,7 @@ def _function_of(node: Node) -> str:
 
 
 def _column_of(expression: Node) -> int | None:
-    """Return the column's number if an expression is just a column; else None."""
+    """Return the number of a column if an expression is only this column, else None."""
     return int(expression.get("index", 0)) if expression["expression_class"] == "BOUND_REF" else None
 
 
@@ -324,7 +329,7 @@ def _orders_of(expression: Node) -> list[Node]:
 
 
 def picks_rows(window: Node) -> bool:
-    """Return whether a window function may give different results for rows that tie in its order."""
+    """Return whether a window function may give different results for rows that tie in its ORDER BY."""
     if window["type"] in language.RANKED:
         return False
     frame = f"{window.get('start')} {window.get('end')} {window.get('exclude_clause', 'NO_OTHER')}"

@@ -1,7 +1,7 @@
-"""Check and run a query on a new DuckDB connection that contains only views of the query's named sources.
+"""Check and run a query on new DuckDB connections that contain only the sources which the query names.
 
-Check and run use the same rewritten text, files and column types. The check has views of empty tables; the run has
-views of files, frames and relations. External access is switched off after the views are made.
+Both use the same rewritten text, files and column types. The connection for the check contains empty tables, and the
+connection for the run contains views of files, frames and relations. Then external access is switched off.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "disabled_optimizers": "statistics_propagation,join_filter_pushdown",
 }
-"""The disabled optimizers use the minima and maxima in Parquet files, which omit NaN; to DuckDB, NaN is the largest number.
+"""The disabled optimizers use minima and maxima from Parquet files. These omit NaN, DuckDB's largest number.
 
-Conditions that DuckDB moves into the reader of a file use them too; `_put` prevents this.
+DuckDB also compares them with conditions that it moves into the reader of a file; `_put` prevents this.
 """
 _ENUM = re.compile(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)")
 Columns = dict[str, str]
@@ -49,13 +49,13 @@ class Closed:
     verified: bool
 
     def relation(self) -> duckdb.DuckDBPyRelation:
-        """Return the result of the query as a relation; DuckDB computes its rows when they are read."""
+        """Return the result of the query as a relation. DuckDB computes the rows when they are read."""
         connection = duckdb.connect(":memory:", config=_CLOSED)
         draw_no_progress(connection)
         spill = ExitStack()
         directory = spill.enter_context(spill_directory())
         connection.execute("set temp_directory = $directory", {"directory": str(directory)})
-        # DuckDB may compute CTEs twice, and reads only one relation of another connection at a time.
+        # A stream can be read once: DuckDB may compute a CTE twice, and reads one relation of a connection at a time.
         once = "WITH " not in self.text.upper() and self.text.count("memory.main.source_") == 1
         for view, source in self.sources.items():
             _put(connection, view, source, self.columns[view], streamed=once)
@@ -68,10 +68,10 @@ class Closed:
 
 
 def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str, ...]) -> Closed:
-    """Rewrite a query over views, read the columns of its sources, and check the query without running it.
+    """Rewrite a query over views of its sources, and check the query without running it.
 
-    The result must have the columns `keys`. The query is not checked if `units` is empty or the query is unverified.
-    A query that may mix units raises a GuaranteeError, a query that DuckDB cannot plan a StatementError.
+    The result must have the columns `keys`. The query is not checked if it is unverified or `units` is empty. Raise a
+    GuaranteeError if the query may mix units, and a StatementError if DuckDB cannot plan it.
     """
     with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
         rewritten = Rewriting(connection, query, lookup)
@@ -82,7 +82,9 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
                 fields = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed.items())
                 connection.execute(f"create table {view} ({fields})")
             optimizers = connection.execute("select name from duckdb_optimizers()").fetchall()
-            unused = ",".join(name for (name,) in optimizers if name != "filter_pushdown")  # it makes IN a semi join
+            unused = ",".join(
+                name for (name,) in optimizers if name != "filter_pushdown"
+            )  # turns IN into a semi join
             connection.execute(f"set disabled_optimizers = '{unused}'")
             connection.execute(statement("guarantee_lock"))
             try:
@@ -94,19 +96,19 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
 
 
 def _check(query: Rewriting, units: tuple[str, ...], keys: tuple[str, ...]) -> None:
-    """Check the plan of a query over empty tables."""
+    """Let DuckDB plan a query over empty tables, and check the plan."""
     try:
         columns = query.parser.sql(query.text).columns
         ((text,),) = query.parser.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
     except duckdb.Error as problem:
-        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # contains no data, because tables are empty
+        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # shows no data, because the tables are empty
         message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
         raise_alone(StatementError(f"DuckDB cannot plan the query: {message}"))
     Check(query, units).run(text, columns, keys)
 
 
 def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Columns:
-    """Return names and types of a source's columns; an ENUM becomes text, because its values reveal all rows."""
+    """Return the names and types of a source's columns. An ENUM, which lists values of rows, becomes text."""
     try:
         if source.opens is not None:
             table = source.opens()
@@ -128,11 +130,11 @@ def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Column
 def _put(
     connection: duckdb.DuckDBPyConnection, view: str, source: Source, columns: Columns, *, streamed: bool
 ) -> None:
-    """Make the view of a source; store the rows of a relation unless they are `streamed`, that is, read once."""
+    """Make the view of a source. The rows of a relation are stored first, unless the query reads them once."""
     listed, reader = [], source.reader
     for name, kind in columns.items():
         cast = f"cast({quoted(name)} as {kind})"
-        if "FLOAT" in kind or "DOUBLE" in kind:  # conditions on two columns are not pushed into the reader of a file
+        if "FLOAT" in kind or "DOUBLE" in kind:  # the reader of a file gets no conditions on two columns
             other = next((other for other in columns if other != name), name)
             cast = f"case when {quoted(name)} is null and {quoted(other)} is null then null else {cast} end"
         listed.append(f"{cast} as {quoted(name)}")

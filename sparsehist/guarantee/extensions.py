@@ -1,4 +1,4 @@
-"""Switch off automatic features of DuckDB (installing extensions, progress bars), and explain errors from it."""
+"""Switch off automatic features of DuckDB (installing extensions, progress bars), and explain its errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LACKING = (
 
 
 def draw_no_progress(connection: Any) -> None:
-    """Switch off DuckDB's progress bar if it is on; without ipywidgets, a notebook cannot change the setting."""
+    """Switch off DuckDB's progress bar if it is on: a notebook without ipywidgets cannot change the setting."""
     ((drawn,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()
     if drawn:
         connection.execute("set enable_progress_bar = false")
@@ -28,7 +28,7 @@ def lacks_extension(problem: BaseException) -> bool:
 
 
 def unseen(problem: BaseException) -> str:
-    """Return a hint if DuckDB did not find a table, else an empty text."""
+    """Return a hint if DuckDB did not find a table, or an empty text for other errors."""
     if type(problem).__name__ != "CatalogException":
         return ""
     return "; a query does not see tables and variables of your program: pass the tables in tables="

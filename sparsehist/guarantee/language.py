@@ -1,8 +1,9 @@
-"""The language of a series' query, as data: allowed parts, and replacements for refused parts.
+"""The language of a series' query, as data: what is allowed, and what to write instead of what is refused.
 
-A query keeps units apart if removing one unit's rows removes its output rows and changes no other row. Every listed
-function depends only on its arguments, and every aggregate only on its values in any order. Additions of later
-versions of DuckDB are refused until they are tested and listed. docs/sql.md is generated from these lists.
+A query keeps units apart if removing the rows of one unit removes the output rows of this unit and changes no others.
+Every listed function depends only on its arguments. The result of an aggregate does not depend on the order of its
+values, except for aggregates that have an ORDER BY. Functions of later versions of DuckDB are refused until they are
+tested and listed here. docs/sql.md is generated from these lists.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ AGGREGATES = {
     "Of whole numbers and decimals": "sum avg mean",
     "By ORDER BY, then by the rows themselves": "first last any_value list array_agg string_agg group_concat",
 }
-"""The last kind picks rows. Rows that tie in ORDER BY are ordered by the rows of the tables in FROM."""
+"""Aggregates of the last kind pick rows. Rows that tie in ORDER BY are ordered by the rows of the tables in FROM."""
 
 RANKS = "rank dense_rank percent_rank cume_dist"
 PICKS = "row_number ntile lag lead first_value last_value nth_value"
@@ -64,7 +65,7 @@ SCALARS = frozenset(
     __cast __try_cast __between is distinct from is not distinct from
     """.split()
 )
-"""Functions of one row that a plan may contain; DuckDB's binder replaces some of those that a query names."""
+"""Functions of one row that a plan may contain. DuckDB replaces some functions of a query by others."""
 
 UNKNOWN = "not in the language of docs/sql.md; write it in a simpler way"
 REFUSED = {
@@ -107,12 +108,12 @@ _TO_TEXT = _WHOLE | {"DATE", "UUID", "BOOLEAN", "TIMESTAMP"}
 _UNITS = _TO_TEXT | frozenset("VARCHAR BLOB TIME TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS TIMESTAMP_TZ".split())
 _UNITS |= {"TIMESTAMP WITH TIME ZONE", "INTEGER_LITERAL", "STRING_LITERAL"}
 _ONE_FORM = _UNITS | frozenset("DECIMAL SQLNULL NULL LIST ARRAY STRUCT MAP".split())
-# These further types have equal values that look different: 0.0 and -0.0, 1 month and 30 days.
+# Equal values of these additional types can look different: 0.0 and -0.0, 1 month and 30 days.
 _ALLOWED = _ONE_FORM | {"FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"}
 
 
 def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
-    """Yield every dictionary of a tree, parents first; skip dictionaries whose type is in `without`."""
+    """Yield every dictionary of a tree, parents first, except those with a type in `without` and all below them."""
     if isinstance(part, dict):
         if part.get("type") in without:
             return
@@ -141,30 +142,30 @@ def adds_exactly(kind: Node | None) -> bool:
 
 
 def unit_kind(kind: Node | None) -> str:
-    """Return the kind of a unit's type (one kind for all integers); empty if a unit cannot have this type."""
+    """Return the kind of a type: one for all integers, and an empty text if a unit cannot have this type."""
     name = "INTEGER" if name_of(kind) in _WHOLE else name_of(kind)
     return name if name in _UNITS and has_one_form(kind) else ""
 
 
 def is_injective(before: Node | None, after: Node | None) -> bool:
-    """Return whether a cast keeps different units different, and equal units equal."""
+    """Return whether different units stay different, and equal units equal, if they are cast to another type."""
     kinds = unit_kind(before), unit_kind(after)
     return "" not in kinds and (kinds[0] == kinds[1] or (name_of(before) in _TO_TEXT and kinds[1] == "VARCHAR"))
 
 
 def require(condition: object, refusal: str) -> None:
-    """Raise a GuaranteeError with this refusal unless the condition holds."""
+    """Raise a GuaranteeError with the text `refusal` unless the condition holds."""
     if not condition:
         raise GuaranteeError(refusal)
 
 
 def entry(table: dict[str, str], *words: object) -> str:
-    """Return the first text of a table whose key contains one of these words; empty if there is none."""
+    """Return the first text whose key contains one of the words, or an empty text; a key is a list of words."""
     return next((text for names, text in table.items() if not set(names.split()).isdisjoint(words)), "")
 
 
 def refused_function(name: str) -> str:
-    """Return the refusal of a function, with a replacement."""
+    """Return the message that refuses a function and says what to write instead."""
     instead = entry(INSTEAD, name) or "use the functions listed there, or compute it before the log is stored"
     return f"{name} is not in the language of docs/sql.md; {instead}"
 
@@ -183,13 +184,13 @@ _ENDINGS = {"read_parquet": ".parquet .pq", "read_csv": ".csv .tsv", "read_json"
 
 
 def reader_of(path: str) -> str:
-    """Return DuckDB's reader for a file in FROM, chosen by file extension; empty if the extension is unknown."""
+    """Return the name of DuckDB's reader for files with this extension, or an empty text if there is none."""
     ending = PurePath(re.sub(r"\.(gz|zst)$", "", path.lower())).suffix
     return next((reader for reader, endings in _ENDINGS.items() if ending in endings.split()), "")
 
 
 def check_options(reader: str, paths: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Refuse options of a reader that make the value of a row depend on other rows."""
+    """Refuse options with which the values that a reader finds in a row may depend on other rows."""
     unknown = ", ".join(sorted(options.keys() - READERS[reader].split()))
     require(not unknown, f"with {unknown}, rows of other units may affect how {reader} reads a row; leave it out")
     typed = reader == "read_parquet" or (options.get("columns") and options.get("auto_detect") is False)

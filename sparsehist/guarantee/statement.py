@@ -1,8 +1,8 @@
-"""Rewrite a query in DuckDB's parse tree, so that each source in FROM becomes a numbered view.
+"""Rewrite the parse tree of a query, so that it reads numbered views in place of files and tables.
 
-The parse tree comes from a connection without objects of the user. Parameters become constants; files and tables
-become `memory.main.source_1` and so on. Names that are neither a common table expression nor a source are refused.
-Check and run both use the rewritten text.
+DuckDB parses the query on a connection without tables, macros or settings of the user. Parameters become constants;
+files and tables become `memory.main.source_1` and so on. Names that are neither a common table expression nor a
+source are refused. The rewritten text is checked and run.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
 
 @dataclass(frozen=True)
 class Source:
-    """A source of a query, with its name in the query.
+    """A source of a query, and its name in the query.
 
-    It is either `files` with the DuckDB call `reader`, or a table that `opens` returns: frame, Arrow table or
-    relation.
+    A source is either a list of files with the DuckDB call `reader` that reads them, or a frame, Arrow table or
+    relation that the function `opens` returns.
     """
 
     name: str
-    public: bool = False  # whether the source is public (contains no data of any unit)
+    public: bool = False  # whether the source contains no data of any unit
     reader: str = field(default="", repr=False)
     files: tuple[str, ...] = field(default=(), repr=False)
     opens: Callable[[], Any] | None = field(default=None, repr=False)
     origin: object = field(default=None, repr=False)  # the caller's frame, path or `Files`
-    checked: bool = True  # false for a session's table or view: its definition was not checked
+    checked: bool = True  # false for a table or view of a session, because nobody checked how it was made
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]
@@ -51,7 +51,7 @@ Lookup = Callable[[tuple[str, ...]], Source | None]
 
 
 def folded(name: str) -> str:
-    """Return a name with its ASCII letters in lower case, as DuckDB compares names."""
+    """Return a name with ASCII letters in lower case: DuckDB compares names in this form."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in name)
 
 
@@ -65,19 +65,19 @@ def _literal(value: object) -> str:
 
 @dataclass
 class Rewriting:
-    """A query with numbered views in place of its sources: `text` is checked and run, `tree` is its parse tree.
+    """A query that reads numbered views in place of its sources, as `text` and as parse tree `tree`.
 
-    `parser` is a connection without objects of the user. Parts outside the language are refused unless the query is
-    unverified.
+    `parser` is a connection without tables, macros or settings of the user. Parts outside the language are refused,
+    unless the query is unverified.
     """
 
     parser: duckdb.DuckDBPyConnection
     query: Query
     lookup: Lookup
-    sources: dict[str, Source] = field(default_factory=dict)  # each source by the name of its view
+    sources: dict[str, Source] = field(default_factory=dict)  # sources by the names of their views
 
     def __post_init__(self) -> None:
-        """Rewrite the query; refuse a query that is not a single SELECT of the language over known sources."""
+        """Rewrite the query. Refuse it unless it is one SELECT in the language, over known sources."""
         self.tree = self._tree_of(self.query.sql)
         one = not self.tree["error"] and len(self.tree["statements"]) == 1
         require(one, "a series needs exactly one SELECT in the language of docs/sql.md")
@@ -86,7 +86,7 @@ class Rewriting:
         self.text = self._text_of(self.tree)
 
     def renamed(self, name: str) -> set[str]:
-        """Return this name and all columns that the query renames or casts to it, directly or in several steps."""
+        """Return a name, and the names of all columns that the query renames or casts to it in one or more steps."""
         names, added = set[str](), {folded(name)}
         while added:
             names |= added
@@ -95,7 +95,7 @@ class Rewriting:
         return names
 
     def _tree_of(self, text: str, **inserted: Node) -> Node:
-        """Parse a text into a tree without source positions; replace columns and tables by nodes of `inserted`."""
+        """Parse SQL into a tree without source positions. Columns and tables named in `inserted` become its nodes."""
 
         def plain(node: Node) -> Node:
             name = (node.get("column_names") or [node.get("table_name")])[0]
@@ -113,7 +113,7 @@ class Rewriting:
         return dict(self._tree_of(f"select {text}")["statements"][0]["node"]["select_list"][0])
 
     def _from(self, text: str, **inserted: Node) -> Node:
-        """Return the parse tree of the text after FROM; see `_tree_of`."""
+        """Parse the text after FROM as `_tree_of` does, and return its tree."""
         return dict(self._tree_of(f"from {text}", **inserted)["statements"][0]["node"]["from_table"])
 
     def _walk(self, part: Any, ctes: frozenset[str]) -> Any:
@@ -133,7 +133,7 @@ class Rewriting:
                 return self._file(part, self._walk(part["function"], ctes))
         if kind == "BASE_TABLE":
             return self._table(part, ctes)
-        if kind == "RECURSIVE_CTE_NODE":  # only in unchecked queries
+        if kind == "RECURSIVE_CTE_NODE":  # queries that are checked have no recursion
             ctes |= {folded(part["cte_name"])}
         for entry in (part.get("cte_map") or {}).get("map", []):
             entry["value"] = self._walk(entry["value"], ctes)
@@ -142,7 +142,7 @@ class Rewriting:
         return self._with_elements(part) if verified and _is_unnest(part.get("right", {})) else part
 
     def _constant(self, node: Node) -> Node:
-        """Replace a parameter by a constant of DuckDB's type for its value."""
+        """Return the constant that replaces a parameter; its type is the one that DuckDB gives to the value."""
         values = {key.lower(): value for key, value in (self.query.parameters or {}).items()}
         name = str(node.get("identifier", "")).lower()
         try:
@@ -165,11 +165,11 @@ class Rewriting:
         return self._view(node, source, path[-1])
 
     def _file(self, node: Node, call: Node, alias: str = "") -> Node:
-        """Replace a call that reads files by a view, and store the call as text."""
+        """Return the view that replaces a call which reads files. Keep the call as text in the source of the view."""
         name = call["function_name"].lower()
         require(name in READERS, f"{name}(…) is not a source: use {', '.join(READERS)}, or pass a table in tables=")
         first, *named = list(map(_with_name, call.get("arguments", ()))) or [{}]
-        try:  # a struct of all arguments; if they are not constants, have no name or the same name, there is none
+        try:  # compute a struct of the arguments, which fails unless they are constants with different names
             struct = call | self._expression("struct_pack()") | {"arguments": [first | {"name": "files"}, *named]}
             text = self._text_of(self._tree_of("select struct", struct=struct))
             ((options,),) = self.parser.execute(text).fetchall()
@@ -191,7 +191,7 @@ class Rewriting:
         return self._view(node, Source(label, public=public, reader=reader, files=tuple(files)), alias or name)
 
     def _view(self, node: Node, source: Source, alias: str) -> Node:
-        """Return the node of the numbered view that replaces a table; a source has one view."""
+        """Return the numbered view that replaces a table. All uses of a source share one view."""
         new = f"source_{len(self.sources) + 1}"
         view = next((view for view, existing in self.sources.items() if existing == source), new)
         self.sources[view] = source
@@ -201,7 +201,7 @@ class Rewriting:
     def _with_elements(self, join: Node) -> Node:
         """Replace `log, unnest(log.tags) AS t(x)` in FROM by a query that unnests in its SELECT.
 
-        The query has the alias of `log`, and one more column `unnest t`: a struct of the columns of `t`.
+        This query has the alias of `log` and an additional column `unnest t`, a struct of the columns of t.
         """
         left, right, form = join["left"], join["right"], "log, unnest(list) [WITH ORDINALITY] AS t(x)"
         name, arguments = left.get("alias") or left.get("table_name"), right["function"].get("arguments", ())
@@ -214,10 +214,10 @@ class Rewriting:
         return self._from(f"({query}) as {quoted(str(name))}", log=left, list=arguments[0]["expression"])
 
     def break_ties(self) -> None:
-        """Add columns to the ORDER BY of each function that picks rows; add an ORDER BY if it has none.
+        """Add columns to the ORDER BY of each function that picks rows, so that only equal rows tie.
 
         For windows of a SELECT with GROUP BY, these columns are the groups. Otherwise they are the rows of all tables
-        in FROM, and the rows as text, which distinguishes 0.0 from -0.0.
+        in FROM, as structs and as text; the text of 0.0 differs from that of -0.0.
         """
         for select in [node for node in nodes(self.tree) if node.get("type") == "SELECT_NODE"]:
             tables, groups = _tables(select.get("from_table") or {}), select.get("group_expressions", ())
@@ -237,12 +237,12 @@ class Rewriting:
 
 
 def _parts_of(select: Node) -> list[Node]:
-    """Return all nodes of a SELECT except those of its subqueries."""
+    """Return all nodes of the parse tree of a SELECT, without those of its subqueries."""
     return [node for part in select.values() for node in nodes(part, _QUERIES)]
 
 
 def _rename_elements(select: Node) -> None:
-    """Rename columns of `unnest(…) AS t(x)` in FROM as `Rewriting._with_elements` does: `t.x` is `"unnest t".x`."""
+    """Rename columns of `unnest(…) AS t(x)` in FROM: `t.x` and `x` become `"unnest t".x`; see `_with_elements`."""
     unnested = list(filter(_is_unnest, nodes(select.get("from_table"), _QUERIES)))
     tables = {folded(name): [name] for name in _tables(select.get("from_table") or {})}
     columns: dict[str, list[str]] = {}
@@ -258,7 +258,7 @@ def _rename_elements(select: Node) -> None:
 
 
 def _check_words(node: Node) -> None:
-    """Refuse a part outside the language; remove an ORDER BY that only sorts the result."""
+    """Refuse a node outside the language, and remove an ORDER BY that only sorts the result."""
     words = [word for word in map(node.get, _KINDS) if isinstance(word, str)] + ["sample"] * ("sample" in node)
     refusal = language.entry(language.REFUSED, *words)
     require(not refusal, refusal)
@@ -271,14 +271,14 @@ def _check_words(node: Node) -> None:
 
 
 def _keeps_its_rows(window: Node) -> bool:
-    """Return whether a window still has the same frame after more columns are added to its ORDER BY."""
+    """Return whether a window keeps its frame if columns are added to its ORDER BY."""
     name, start = window.get("function_name"), window.get("start")
     from_first = name == "first_value" and start == "UNBOUNDED_PRECEDING"
     return from_first or name in _IN_ANY_FRAME or "_ROWS" in f"{start} {window.get('end')}"
 
 
 def _tables(table: Node) -> list[str]:
-    """Return the names of the tables in FROM, in order."""
+    """Return the names of the tables in FROM, from left to right."""
     if table.get("type") == "JOIN":
         right = _tables(table["right"]) if table["join_type"] not in ("SEMI", "ANTI") else []
         return [*_tables(table["left"]), *right]
@@ -290,12 +290,12 @@ def _is_unnest(table: Node) -> bool:
 
 
 def _column_names(node: Node) -> list[str]:
-    """Return the parts of a column's name; casts around the column are ignored."""
+    """Return the parts of the name of a column, which may be inside casts; empty for other expressions."""
     return _column_names(node["child"]) if node.get("class") == "CAST" else node.get("column_names", [])
 
 
 def _with_name(argument: Node) -> Node:
-    """Return an argument of a file reader with a name, if it is written as `name = value`."""
+    """Return an argument of a file reader; `name = value` becomes an argument with a name."""
     expression = argument["expression"]
     if expression.get("type") == "COMPARE_EQUAL" and expression["left"].get("class") == "COLUMN_REF":
         return {"name": expression["left"]["column_names"][-1], "expression": expression["right"]}

@@ -1,1 +1,1 @@
-"""The SQL interface of a store: our statements beside DuckDB's, scripts, and sessions."""
+"""The SQL interface of a store: scripts and sessions with statements of the package and of DuckDB."""

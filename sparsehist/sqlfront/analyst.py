@@ -1,7 +1,7 @@
-"""A session for readers of releases: a DuckDB with copies of published files only.
+"""A session for readers of releases: a DuckDB database in memory that contains only copies of published files.
 
-It never opens a store. Releases and the public ledger are copied, then the connection is locked: no files, network,
-extensions or settings, and nothing is written to disk. `analyst_rules` lists allowed statements.
+The session never opens a store. It copies releases and the public ledger, and then locks its connection: DuckDB can
+no longer use files, network or extensions, change settings or write to disk. `analyst_rules` lists what may be run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LEDGER: dict[str, Any] = {
 
 
 class AnalystSession:
-    """A session over published releases: tables `series.release`, and the table `ledger`. A context manager.
+    """A context manager that queries published releases, as tables `series.release`, and the table `ledger`.
 
     Example:
         >>> import sparsehist as sh
@@ -65,7 +65,7 @@ class AnalystSession:
         threads: int | None = None,
         time_limit: float | None = None,
     ) -> None:
-        """Copy releases and ledger into a DuckDB and lock it; limits as for `open_analyst`."""
+        """Copy the releases and the ledger into DuckDB, and lock it; see `open_analyst` for the limits."""
         if time_limit is not None and not 0 < time_limit < math.inf:
             raise InputError(f"time_limit must be a positive number of seconds, got {time_limit}")
         self._time_limit, self._one_at_a_time = time_limit, threading.Lock()
@@ -96,11 +96,11 @@ class AnalystSession:
         """Run one query: SELECT, DESCRIBE, SUMMARIZE or SHOW.
 
         Returns:
-            Its result.
+            The result of the query.
 
         Raises:
-            NotAllowedError: If a reader may not run it.
-            StatementError: If it is wrong, or needs more than the memory limit or the time limit.
+            NotAllowedError: If a reader may not run the query.
+            StatementError: If the query is wrong, or needs more memory or time than the limits allow.
         """
         if shown := _SHOW.fullmatch(text):  # DuckDB's SHOW TABLES lists the tables of one schema only
             return self.tables() if shown[1].lower() == "tables" else self._tables["main", "ledger"].clone()
@@ -124,7 +124,7 @@ class AnalystSession:
                 raise_alone(StatementError("a column is of a type that Polars does not have: cast it"))
 
     def tables(self) -> pl.DataFrame:
-        """Return the tables that can be queried: name and number of rows, releases first, then the ledger."""
+        """Return the name and the number of rows of each table: first the releases, then the ledger."""
         names = (".".join(path).removeprefix("main.") for path in self._tables)
         rows = [(printable(name), rows.height) for name, rows in zip(names, self._tables.values(), strict=True)]
         return pl.DataFrame(rows, schema={"name": pl.String, "rows": pl.Int64}, orient="row")
@@ -134,11 +134,11 @@ class AnalystSession:
         self._connection.interrupt()
 
     def close(self) -> None:
-        """Close the connection, and discard all copies."""
+        """Close the connection. The copies of releases and ledger are discarded."""
         self._connection.close()
 
     def __enter__(self) -> Self:
-        """Return the session; the end of the block closes it."""
+        """Return the session, which is closed at the end of the `with` block."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,7 +146,7 @@ class AnalystSession:
         self.close()
 
     def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a result up to the memory limit: DuckDB does not count rows that it has returned."""
+        """Yield the batches of a result. Count their size, because DuckDB's memory limit does not include them."""
         amount, unit = re.fullmatch(r"([\d.]+) ?(\w+)", self._memory_limit).groups()  # type: ignore[union-attr]
         left = float(amount) * 1024.0 ** _UNITS.index(unit)
         with self._connection.sql(query).to_arrow_reader(1 << 16) as reader:
@@ -171,22 +171,22 @@ def open_analyst(
     threads: int | None = None,
     time_limit: float | None = None,
 ) -> AnalystSession:
-    """Open a session over published releases; no store is needed, and none is opened.
+    """Open a session for readers of published releases. It needs no store.
 
     Args:
-        directory: The directory with the Parquet files of releases. A file that the public ledger there lists is
-            compared with its digest.
-        memory_limit: Memory of DuckDB, such as "2GB"; by default 80 % of the machine's. The rows of a result may take
-            as much again, and one huge value may exceed the limit; nothing is written to disk.
+        directory: The directory with the Parquet files of releases. If it contains a public ledger, each file that
+            the ledger lists must have the digest in the ledger.
+        memory_limit: Memory that DuckDB may use, such as "2GB"; by default 80 % of the machine's. The rows of a
+            result may take as much again, and one huge value may exceed the limit. Nothing is written to disk.
         threads: Number of threads of DuckDB.
-        time_limit: Seconds that a statement may take; no limit by default. `interrupt` stops one from another thread.
+        time_limit: Seconds that a statement may take; no limit by default. `interrupt` stops a statement earlier.
 
     Returns:
-        The session; a context manager.
+        The session, which is a context manager.
 
     Raises:
-        NotFoundError: If there is no directory, or no release in it.
-        InputError: If a release has no name, or differs from the ledger, or if the directory is a store.
+        NotFoundError: If the directory does not exist, or contains no release.
+        InputError: If a release has no name or differs from the ledger, or if the directory is a store.
     """
     folder = Path(directory)
     if not folder.is_dir():
@@ -201,13 +201,11 @@ def open_analyst(
         release = read(file)
         named = {"series": release.metadata.get("series"), "release": release.metadata.get("name")}
         if not all(named.values()):
-            raise InputError(f"{file} does not name its series and release: move it away to open the others")
+            raise InputError(f"{file} does not name its series and release: move this file away to open the others")
         digest = content_digest(release.frame, release.metadata)
         listed = ledger.filter(store=str(release.metadata.get("store")), **named)["digest"]
         if listed.len() and digest not in listed.to_list():
-            raise InputError(
-                f"{file} is not the release that the ledger beside it lists: it was changed after it was written"
-            )
+            raise InputError(f"{file} differs from this release in the ledger: it was changed after it was written")
         releases[digest] = release
     return AnalystSession(
         releases.values(), ledger, memory_limit=memory_limit, threads=threads, time_limit=time_limit

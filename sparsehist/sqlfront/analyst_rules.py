@@ -1,7 +1,7 @@
-"""The statements that a reader of releases may run.
+"""Check that a statement is one that readers of releases may run.
 
-Only listed tables and table functions are allowed, so what a later DuckDB adds is refused until it was reviewed. In
-addition, the connection itself is locked: no files, network, extensions or settings.
+Only listed tables and table functions are allowed. Those that a later version of DuckDB adds are refused until they
+are reviewed and listed. In addition, the connection cannot use files, network or extensions, or change settings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CATALOGUE = frozenset(
     information_schema.tables information_schema.columns information_schema.schemata
     """.split()
 )
-# These functions have effects, wait, plan other statements, or show data of the machine.
+# Refused: these functions have side effects, wait, plan or run SQL text, or show data of the machine.
 _FUNCTIONS = frozenset(
     """
     write_log sleep_ms nextval currval setval getenv current_setting current_query getvariable stats vector_type
@@ -41,10 +41,10 @@ _MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE and SHOW"
 
 
 def check_allowed(text: str, connection: duckdb.DuckDBPyConnection, tables: Container[tuple[str, ...]]) -> None:
-    """Check one statement over these tables, each with its schema.
+    """Check that readers may run a statement; `tables` are the (schema, name) of all released tables.
 
     Raises:
-        NotAllowedError: If a reader may not run it, or DuckDB cannot read it.
+        NotAllowedError: If readers may not run the statement, or DuckDB cannot parse it.
     """
     ((serialized,),) = connection.execute(statement("guarantee_tree"), {"query": text}).fetchall()
     tree: Node = json.loads(serialized)
@@ -57,7 +57,7 @@ def check_allowed(text: str, connection: duckdb.DuckDBPyConnection, tables: Cont
 
 
 def _check_part(part: Node, tables: Container[tuple[str, ...]], ctes: Container[str]) -> None:
-    """Check one node of the parse tree of a query."""
+    """Refuse a node of a parse tree that readers may not use: a statement, table or function."""
     for key in ("node", "query_node", "query"):
         inner = part.get(key)
         if isinstance(inner, dict) and inner.get("type") not in _QUERIES:
@@ -65,11 +65,11 @@ def _check_part(part: Node, tables: Container[tuple[str, ...]], ctes: Container[
     if part.get("type") == "TABLE_FUNCTION":
         name = str(part["function"]["function_name"]).casefold()
         if name not in _TABLE_FUNCTIONS:
-            raise NotAllowedError(f"{name} is not open to readers: it could read files, run texts or change settings")
+            raise NotAllowedError(f"{name} is not open to readers: it could read files, run SQL or change settings")
     elif part.get("class") in ("FUNCTION", "WINDOW"):
         name = str(part["function_name"]).casefold()
         if name in _FUNCTIONS:
-            raise NotAllowedError(f"{name} is not open to readers: it has effects, or shows data of the machine")
+            raise NotAllowedError(f"{name} is not open to readers: it has side effects, or shows data of the machine")
     elif part.get("table_name") and not (part.get("type") == "SHOW_REF" and part["table_name"] in _SHOWN):
         path = part.get("qualified_name", {}).get("path") or [part["table_name"]]
         names = tuple(str(name).casefold() for name in path)

@@ -1,7 +1,7 @@
-"""Read and check a whole script before any of it runs; in a dry run, predict what each statement would spend.
+"""Check a whole script before any statement runs. In a dry run, predict what each statement would spend.
 
-The query of a series is checked in full, unless an earlier statement may make what it reads: then only its words are
-checked, and the rest when it runs. A dry run predicts the ledger with the functions that releases and limits use.
+If an earlier statement of the script may create tables that the query of a series reads, only the syntax of the query
+is checked here; the rest is checked when it runs. A dry run predicts the ledger with the functions of real releases.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
 
 
 class LogQuery(NamedTuple):
-    """The query of a statement with its reading options, and the series that the statement adds."""
+    """What a statement says about its query of a log, and the series that the statement adds."""
 
     declaration: Declaration
     public_tables: frozenset[str]
@@ -63,24 +63,24 @@ class LogQuery(NamedTuple):
 
 
 def release_parameters(statement: Statement) -> dict[str, Any]:
-    """Return the arguments of RELEASE or PLAN for `any_kind.release`; of several levels, the first."""
+    """Return the arguments of RELEASE or PLAN for `any_kind.release`, with the first level if there are several."""
     values = {name: value for name, value in statement.values.items() if name not in ("name", "series", "target")}
     return values | ({"level": values["level"][0]} if "level" in values else {})
 
 
 @dataclass
 class _Series:
-    """The predicted state of a series at a statement of the script."""
+    """The predicted state of a series before a statement of the script."""
 
     declaration: Declaration
-    series_id: str = ""  # in the predicted ledger
-    releases: set[str] = field(default_factory=set)  # names of its releases
-    # Past releases of its cells: (level, threshold), or (step from 0, level, threshold) in a running series.
+    series_id: str = ""  # id of the series in the predicted ledger
+    releases: set[str] = field(default_factory=set)  # names of the releases of the series
+    # Earlier releases of cells: (level, threshold), or (step from 0, level, threshold) in a running series.
     past: list[Any] = field(default_factory=list)
 
     @classmethod
     def of(cls, state: State, record: SeriesRecord) -> _Series:
-        """Read a series from a store."""
+        """Return the current state of a series in a store."""
         declaration, releases = declaration_of(record), {one.name for one in state.releases(record)}
         read = state.past if declaration.steps is None else state.past_points
         past = [one for path in record.paths if path.name == CELLS for one in read(path.path_id)]
@@ -88,16 +88,16 @@ class _Series:
 
 
 class ScriptCheck:
-    """The predicted state of the store after each statement, without counts; no statement is run.
+    """A check of a script that predicts the state of the store after each statement, and runs none.
 
     Attributes:
-        series: The series by name.
-        settled: False after a statement that may make tables, files or settings which a later query reads.
-        ledger: The predicted ledger; only a `dry` run adds to it.
+        series: The predicted series by name.
+        settled: False after a statement that may change tables, files or settings which a later query uses.
+        ledger: The predicted ledger; only a dry run adds costs to it.
     """
 
     def __init__(self, session: Session, *, dry: bool = False) -> None:
-        """Begin with the current store of a session."""
+        """Begin with the current state of the session's store."""
         self.session, self.dry, self.settled = session, dry, True
         self.ledger, self.series = Ledger(), dict[str, _Series]()
         store = session.store
@@ -109,7 +109,7 @@ class ScriptCheck:
                     self.series[name] = _Series(declared_periods(state, name))
 
     def checked(self, piece: Piece) -> Statement | Outcome:
-        """Read and check a statement; return an outcome if the statement is wrong, and always in a dry run."""
+        """Return a checked statement. In a dry run, or if the statement is wrong, return its outcome instead."""
         try:
             statement = read_statement(piece, self.session.parameters)
             if statement.kind:
@@ -127,10 +127,10 @@ class ScriptCheck:
                 self.series.pop(statement.name, None)
 
     def _check(self, statement: Statement) -> LogQuery | None:
-        """Check one of our statements, and return its query with reading options."""
+        """Check a statement of the package, and return what it says about its query, if it has one."""
         kind, values, store = statement.kind, statement.values, self.session.store
         if store is None:
-            raise NotFoundError("this statement needs a store: name one (store=, on the command line --store)")
+            raise NotFoundError("this statement needs a store: name one with store= or, in a shell, with --store")
         name = values.get("series", statement.name)
         named = "series" in values or kind in ("append to", "drop series")
         if named and name not in self.series and "flag" not in values:
@@ -166,24 +166,26 @@ class ScriptCheck:
             any_kind.request_of(declaration, statement.name or "plan", **parameters)
 
     def _declared(self, statement: Statement) -> LogQuery:
-        """Check the options of a series."""
+        """Check the options of CREATE SERIES, and return what the statement says about its query."""
         name = statement.name
         if name in self.series and "flag" not in statement.values:
-            raise StatementError(f"there is a series {name} already: IF NOT EXISTS keeps it")
+            raise StatementError(f"there is already a series {name}: IF NOT EXISTS keeps it")
         if name in TAKEN_NAMES:
-            raise StatementError(f"{name} cannot name a series in SQL: {name}.public would be DuckDB's own")
+            raise StatementError(f"a series cannot have the name {name} in SQL, because DuckDB reserves {name}")
         values, public = _options(statement, OPTIONS, NEEDED)
         counting = {word: values.pop(word) for word in _HOW_TO_COUNT if word in values}
         declaration = Declaration(name=name, **values)
         appended = declaration.steps is not None or declaration.every is not None
         if appended == bool(statement.query):
-            raise StatementError("expected AS and a query; with steps or every, only APPEND TO has a query")
+            raise StatementError(
+                "expected AS and a query; with the option steps or every, only APPEND TO has a query"
+            )
         existing = self.series.get(name)
         self.series[name] = existing or _Series(declaration)
         return LogQuery(declaration, public, counting, None if existing else declaration)
 
     def _appended(self, statement: Statement, declaration: Declaration) -> LogQuery:
-        """Check a step or period, and return what its query must satisfy."""
+        """Check APPEND TO, and return what its query must satisfy."""
         _, public = _options(statement, (_PUBLIC,))
         if (declaration.steps is None or "step" not in statement.values) and (
             declaration.every is None or "period" not in statement.values
@@ -197,7 +199,7 @@ class ScriptCheck:
         return LogQuery(declaration, public, adds=None if series.series_id else added)
 
     def _foreseen(self, statement: Statement) -> str:
-        """Return the cost of a statement in words, and add it to the ledger; refuse what a run would refuse."""
+        """Describe the cost of a statement and add it to the ledger. Refuse what a run would refuse."""
         values, log = statement.values, statement.log
         match statement.kind:
             case "":
@@ -213,7 +215,7 @@ class ScriptCheck:
                 ended, series = self.ledger.ended_by_dropping(statement.name), self.series.get(statement.name)
                 if series is not None and series.series_id:
                     account = replace(self.ledger.accounts[series.series_id], dropped=datetime.now(UTC))
-                    self.ledger = self.ledger.with_series(account)  # its costs stay, and it still counts as a period
+                    self.ledger = self.ledger.with_series(account)  # a dropped series keeps its costs and its period
                 return f"{ended}erases the series; what it has cost stays in the ledger"
             case "set budget":
                 event, budget = budget_event(self.ledger, **values)
@@ -224,7 +226,7 @@ class ScriptCheck:
         return "spends nothing"
 
     def _add(self, declaration: Declaration) -> None:
-        """Add a series to the ledger; a periodic one is a declaration and perhaps a budget."""
+        """Add a series to the ledger. For a periodic series, add its declaration and its budget, if it has one."""
         self.ledger.check_series(declaration)
         if (every := declaration.every) is not None:
             events = {"declare periods": declaration.as_json()}
@@ -246,7 +248,7 @@ class ScriptCheck:
         declaration = series.declaration
         request: Any = any_kind.request_of(declaration, statement.name, **release_parameters(statement))[0]
         if request.missing:
-            raise NotFoundError(f"there is no release {statement.name}: AT LEVEL makes one")
+            raise NotFoundError(f"there is no release {statement.name}: AT LEVEL makes a new one")
         path, metadata = self._path(series, request)
         request, public, spends = prepared(self.ledger, series.series_id, declaration, path, request, metadata)
         self.ledger.check(*spends)
@@ -259,7 +261,7 @@ class ScriptCheck:
         return self._spending(declaration.population, before)
 
     def _path(self, series: _Series, request: Any) -> tuple[PathName, partial[Any]]:
-        """Return the noise path of a release, and the function that makes its metadata."""
+        """Return the name of the noise path of a release, and the function that makes the release's metadata."""
         declaration = series.declaration
         if request.kind != "workload":
             metadata: Any = cell_metadata if declaration.steps is None else running_metadata
@@ -291,7 +293,7 @@ def _spent(ledger: Ledger, population: str) -> str:
 def _options(
     statement: Statement, allowed: Iterable[str], needs: Iterable[str] = ()
 ) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the options of a statement, and the names of public tables."""
+    """Return the options of a statement without `public_tables`, and the names in that option."""
     options = dict(statement.values.get("options", {}))
     if unknown := [name for name in options if name not in allowed]:
         raise StatementError(f"there is no option {unknown[0]}; options are {', '.join(allowed)}")
@@ -302,14 +304,14 @@ def _options(
 
 
 def _discovery(statement: Statement) -> LogQuery:
-    """Check the options of CHOOSE KEYS, the parameters of `discover_keys`."""
+    """Check the options of CHOOSE KEYS, which are the parameters of `discover_keys`."""
     values, public = _options(statement, (*_OF_DISCOVERY, _PUBLIC), _OF_DISCOVERY[:4])
     values |= {"name": statement.name, "level": statement.values["level"][0], "delta": str(values["delta"])}
     return LogQuery(planned_rounds(**values)[0].declared, public, discovery=values)
 
 
 def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:
-    """Check that DuckDB reads one statement whose parameters all have values; return its kind and their names."""
+    """Let DuckDB parse a statement, and return its kind and the names of its parameters, which must have values."""
     statement = parsed(piece.text, session)
     names = set(statement.named_parameters)
     if unknown := [name for name in sorted(names) if name.lower() not in session.parameters]:
@@ -318,11 +320,11 @@ def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:
 
 
 def parsed(text: str, session: Session) -> Any:
-    """Let DuckDB parse one statement."""
+    """Return DuckDB's parsed form of one statement."""
     try:
         statements = session.connection.extract_statements(text)
     except duckdb.Error as problem:
-        raise StatementError(first_line(problem)) from None  # the message shows the script alone
+        raise StatementError(first_line(problem)) from None  # a parser's message shows nothing but the script
     if len(statements) != 1:
         raise StatementError(f"DuckDB reads this as {len(statements)} statements")
     return statements[0]

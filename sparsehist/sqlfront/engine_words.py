@@ -1,9 +1,9 @@
-"""DuckDB's messages about a statement, without quotations from the data.
+"""Show DuckDB's messages about a statement without quotations from the data.
 
-Errors of parser, binder and catalog depend on the statement, so their first line is shown; further lines may list
-columns, whose names may come from a file. Types and names may also come from rows (an ENUM, a pivot): a message ends
-at a nested type, and quotations are shown only if their words are in the statement. Of other errors only the kind is
-shown; also of these, if a variable is set, because the binder inserts its value.
+Errors of the parser, binder and catalog depend on the statement, so their first line is shown. Further lines may list
+columns, whose names may come from a file. Types and names may also come from rows, through an ENUM or a pivot: nested
+types are removed, and quotations are shown only if their words are in the statement. For other errors, and for all
+errors if a variable is set (the binder inserts its value), only the kind of the error is shown.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _QUOTED = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'")
 
 
 def first_line(problem: Exception) -> str:
-    """Return the first line of a message of DuckDB, without the kind of the error."""
+    """Return the first line of an error message of DuckDB, without the kind of the error."""
     return re.sub(r"^[\w -]*Error: ", "", str(problem).split("\n", maxsplit=1)[0])
 
 
 def public_message(connection: duckdb.DuckDBPyConnection, text: str, problem: duckdb.Error) -> str:
-    """Return an engine's message about a statement, without the parts that may show data."""
+    """Return DuckDB's message about a statement, without parts that may show data."""
     message, words = first_line(problem), set(re.findall(r"\w+", text.lower()))
     if lacks_extension(problem) or message.startswith("Current transaction is aborted"):
         return LACKING if lacks_extension(problem) else message
@@ -40,7 +40,7 @@ def public_message(connection: duckdb.DuckDBPyConnection, text: str, problem: du
 
 
 def _has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether a variable, which may hold a value of the log, is set, or whether this is unknown."""
+    """Return whether a variable may be set in DuckDB; its value may come from the log."""
     try:
         return bool(connection.execute("select name from duckdb_variables()").fetchall())
     except duckdb.Error:

@@ -1,4 +1,4 @@
-"""Read values for $name from the words of a command line."""
+"""Read the values of SQL parameters from the arguments of a command line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def parameters_from(words: Iterable[str]) -> dict[str, Any]:
-    """Read name=value words.
+    """Return the parameters that arguments of the form name=value define.
 
-    SQL numbers, true, false, null and text in single quotes are read as in SQL; everything else is text, such as 007
+    Numbers, true, false, null and text in single quotes are read as in SQL. Everything else is text, including 007
     and 2014-05-01.
 
     Example:
@@ -26,7 +26,7 @@ def parameters_from(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         name, _, text = word.partition("=")
         if not re.fullmatch(r"[A-Za-z_]\w*", name) or "=" not in word:
-            raise DeclarationError(f"a parameter has the form name=value, as in --param n=20; got {shown(word)}")
+            raise DeclarationError(f"a parameter has the form name=value, such as --param n=20; got {shown(word)}")
         values[name.lower()] = _value(text)
     return values
 

@@ -1,6 +1,7 @@
-"""Read a statement of our own by the table of all forms; errors show the expected word and the position.
+"""Read the statements of the package, whose syntax is the table `FORMS`.
 
-A form has first words, perhaps a name, and clauses in any order, each at most once.
+A statement begins with fixed words, such as CREATE SERIES, and perhaps a name. Clauses follow in any order, each at
+most once. Errors show the expected word and the position.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ class Statement:
     """A statement of a script."""
 
     piece: Piece
-    kind: str = ""  # the words of its form in lower case; empty for a statement of DuckDB
-    values: Mapping[str, Any] = field(default_factory=dict)  # the values of its clauses, by field
-    log: Any = field(default=None, repr=False, compare=False)  # the checked query of a log: a `LogQuery`
+    kind: str = ""  # first words in lower case, such as "create series"; empty for a statement of DuckDB
+    values: Mapping[str, Any] = field(default_factory=dict)  # values of the clauses, by `Clause.field`
+    log: Any = field(default=None, repr=False, compare=False)  # a `LogQuery`, if the statement has a query of a log
 
     @property
     def name(self) -> str:
-        """The name of its series or release."""
+        """The name of the series or release; empty if the statement has none."""
         return str(self.values.get("name", ""))
 
     @property
     def query(self) -> str:
-        """The query after AS; empty without one."""
+        """The query after AS; empty if the statement has none."""
         return str(self.values.get("query", ""))
 
     def outcome(self, message: str = "", frame: pl.DataFrame | None = None, **more: Any) -> Outcome:
-        """Return the outcome of the statement."""
+        """Return an outcome of this statement, with its number, line and kind."""
         return Outcome(self.piece.number, self.piece.line, self.kind or "duckdb", frame, message=message, **more)
 
 
 class Words:
-    """A cursor on the words of a statement, with values of parameters by lower-case name."""
+    """A cursor on the words of a statement. `parameters` are values by lower-case name."""
 
     def __init__(self, piece: Piece, parameters: Mapping[str, Any]) -> None:
         end = piece.span.end
@@ -56,18 +57,18 @@ class Words:
         self._piece, self._parameters, self._next = piece, parameters, 0
 
     def peek(self, ahead: int = 0) -> Word:
-        """Return a word ahead, or a word of kind "end"."""
+        """Return the next word, or one further ahead; after the last word, a word of kind "end"."""
         at = self._next + ahead
         return self._piece.words[at] if at < len(self._piece.words) else self._end
 
     def take(self) -> str:
-        """Take the next word."""
+        """Return the text of the next word, and advance."""
         word = self.peek()
         self._next += 1
         return word.text
 
     def follow(self, *keywords: str) -> bool:
-        """Return whether these words or symbols are next."""
+        """Return whether the next words or symbols are `keywords`."""
         words = map(self.peek, range(len(keywords)))
         return all(
             word.kind in ("word", "symbol") and word.text.upper() == keyword
@@ -75,36 +76,36 @@ class Words:
         )
 
     def accept(self, *keywords: str) -> bool:
-        """Take these words or symbols if they are next."""
+        """Advance past `keywords` if they are next, and return whether they were."""
         follows = self.follow(*keywords)
         self._next += follows * len(keywords)
         return follows
 
     def expect(self, *keywords: str) -> None:
-        """Take these words or symbols, or raise an error that names the expected ones."""
+        """Advance past `keywords`, or raise an error that names the missing keyword."""
         for keyword in keywords:
             if not self.accept(keyword):
                 raise self.expected(keyword)
 
     def expected(self, what: str) -> StatementError:
-        """Return an error at the next word."""
+        """Return an error that says what was expected at the next word."""
         word = self.peek()
         return self._piece.error(f"expected {what}, found {word.text[:40]}", word.span)
 
     def error(self, message: str, start: Word) -> StatementError:
-        """Return an error at the words from `start` to the last one taken."""
+        """Return an error that points at the words from `start` to the last word read."""
         return self._piece.error(message, Span(start.span.start, self.peek(-1).span.end))
 
     def name(self) -> str:
-        """Take the name of a series, release or population, or a parameter with this name."""
+        """Read the name of a series, release or population, or a parameter whose value is the name."""
         word = self.peek()
         name = self.value()
         if not isinstance(name, str):
-            raise self.error("expected a name, and this is not text", word)
+            raise self.error("expected a name, but the value of this parameter is not text", word)
         return name.lower() if word.kind == "word" else name
 
     def column(self) -> str:
-        """Take the name of a column or table, unchanged; parts joined by dots stay together."""
+        """Read the name of a column or table, which may have several parts joined by dots."""
         parts: list[str] = []
         while not parts or self.accept("."):
             if self.peek().kind not in ("word", "name", "text"):
@@ -113,10 +114,10 @@ class Words:
         return ".".join(parts)
 
     def value(self) -> Any:
-        """Take a value: a whole number, another number as its text, a bool, text, tuple of texts, or a parameter.
+        """Read a value: a whole number, a bool, a text, a tuple of texts, or the value of a parameter.
 
-        A name means its text; a name with parentheses, such as strings(max_bytes=32), means the whole text. An entry
-        of a tuple is a name, or a measure such as price CLIP 100 STEP 0.01.
+        Other numbers, names and calls such as strings(max_bytes=32) are returned as text. An entry of a tuple is a
+        name, or a measure such as price CLIP 100 STEP 0.01.
         """
         word, script = self.peek(), self._piece.script
         if self.accept("$"):
@@ -143,7 +144,7 @@ class Words:
         return text.lower() == "true" if word.kind == "word" and text.lower() in ("true", "false") else text
 
     def _call(self) -> str:
-        """Take the whole text of name(…) unchanged."""
+        """Read a name with parentheses, such as strings(max_bytes=32), and return its text unchanged."""
         start, depth = self.peek(), 0
         while self.peek().kind != "end":
             depth += self.follow("(") - self.follow(")")
@@ -152,7 +153,7 @@ class Words:
         raise self.error("this parenthesis is not closed", start)
 
     def query(self) -> str:
-        """Take the rest of the statement, which is a query, unchanged."""
+        """Read a query up to the end of the statement, and return its text unchanged."""
         if not any(map(self.follow, _STARTS_QUERY)):
             raise self.expected("a query after AS, such as SELECT user_id, query FROM …")
         start, self._next = self.peek().span.start, len(self._piece.words)
@@ -163,9 +164,9 @@ class Words:
 class Clause:
     """A clause of a statement."""
 
-    pattern: str  # as in the reference: words in capitals, and a value between or after them
-    field: str  # name of the value
-    read: Callable[[Words], Any] = Words.value  # takes the value, and the words after it
+    pattern: str  # as docs/sql_reference.md shows the clause; words in capitals are keywords
+    field: str  # name under which `Statement.values` has the value
+    read: Callable[[Words], Any] = Words.value  # reads the value, and keywords after the value
 
     def __str__(self) -> str:
         """Return the clause as docs/sql_reference.md shows it."""
@@ -173,12 +174,12 @@ class Clause:
 
     @property
     def head(self) -> list[str]:
-        """The words that the clause begins with."""
+        """The keywords at the beginning of the clause."""
         return re.sub("[^A-Z ].*", "", self.pattern).split()
 
 
 def _goal(words: Words) -> EpsilonDelta:
-    """Take an (epsilon, delta) after AT EPSILON."""
+    """Read the rest of AT EPSILON e DELTA d."""
     start, epsilon = words.peek(), words.value()
     words.expect("DELTA")
     try:
@@ -198,7 +199,7 @@ def _several(read: Callable[[Words], Any]) -> Callable[[Words], tuple[Any, ...]]
 
 
 def _entry(words: Words) -> str:
-    """Take a name, or a measure (price CLIP 100 STEP 0.01, temperature CLIP -40 TO 40) as its text."""
+    """Read a name, or a measure such as price CLIP 100 STEP 0.01, and return it as text for a declaration."""
     column = words.column()
     if not words.accept("CLIP"):
         return column
@@ -254,16 +255,16 @@ _OF_RELEASE = (
 
 @dataclass(frozen=True)
 class Form:
-    """A kind of statement."""
+    """The syntax of a statement."""
 
     words: str  # first words
     clauses: tuple[Clause, ...] = ()  # clauses that may follow, in any order
-    needs: tuple[str, ...] = ()  # required clauses, by field
-    names: str = ""  # meaning of the name after `words`; empty if there is no name
-    flag: str = ""  # optional words before the name
+    needs: tuple[str, ...] = ()  # fields of the required clauses
+    names: str = ""  # what the name after `words` names, such as "series"; empty if no name follows
+    flag: str = ""  # optional words before the name, such as IF EXISTS
 
     def __str__(self) -> str:
-        """Return the statement as the reference writes it."""
+        """Return the syntax as docs/sql_reference.md shows it."""
         clauses = (str(one) if one.field in self.needs else f"[{one}]" for one in self.clauses)
         return " ".join(filter(None, (self.words, f"[{self.flag}]" if self.flag else "", self.names, *clauses)))
 
@@ -291,11 +292,11 @@ FORMS = (
     )),
     Form("REPORT STORE", (Clause("TO 'file.html'", "target"), Clause("DELTA d", "delta", _number)), ("target",)),
 )  # fmt: skip
-"""All statements of our own; docs/sql_reference.md is made from them."""
+"""All statements of the package; docs/sql_reference.md is generated from this table."""
 
 
 def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
-    """Read a statement. Errors show the position.
+    """Read a statement of the package; a statement of DuckDB is returned unread. Errors show the position.
 
     Example:
         >>> from sparsehist.sqlfront.script import pieces

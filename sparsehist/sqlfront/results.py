@@ -1,4 +1,4 @@
-"""Outcomes of statements, and tables between DuckDB and Polars."""
+"""Outcomes of statements; functions that copy tables into DuckDB and run its queries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema", "pg_catalog"})
-"""Names of DuckDB's own schemas and catalogues, which no series with releases in SQL may have."""
+"""Names of DuckDB's own schemas and catalogues. A series that is used in SQL cannot have one of these names."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class Outcome:
     number: int  # number of the statement in its script, from 1
     line: int  # line in which the statement begins
     kind: str  # "create series", "append to", "release", "plan", "show ledger", …, "duckdb", "failed" or "not run"
-    frame: pl.DataFrame | None = field(default=None, repr=False)  # rows of the statement, if it has any
+    frame: pl.DataFrame | None = field(default=None, repr=False)  # rows of the result, if there is one
     more: bool = False  # whether there are more rows than in `frame`
-    message: str = ""  # what happened, in words
+    message: str = ""  # a sentence that says what happened
     release: AnyRelease | None = None
     error: SparsehistError | None = None
 
 
 def failed(piece: Piece, problem: SparsehistError, kind: str = "failed", message: str = "") -> Outcome:
-    """Return the outcome of an invalid or failed statement; its error shows the position."""
+    """Return the outcome of a statement that is invalid or failed. The error shows the position in the script."""
     text = str(problem)
     if not (text.startswith("line ") and "\n" in text):
         problem.args = (pointed(text, piece.script, piece.span),)
@@ -46,7 +46,7 @@ def failed(piece: Piece, problem: SparsehistError, kind: str = "failed", message
 
 @dataclass(frozen=True)
 class SqlResult:
-    """The outcomes of a script; `frame` and `release` are those of the last statement.
+    """The outcomes of the statements of a script.
 
     Example:
         >>> SqlResult((Outcome(1, 1, "duckdb", pl.DataFrame({"n": [3]})),)).frame["n"].to_list()
@@ -57,18 +57,18 @@ class SqlResult:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Rows of the last statement; for a release, the published rows. Empty if there are none."""
+        """The rows of the last statement, such as the published rows of a release; empty if there are none."""
         last = self.outcomes[-1].frame if self.outcomes else None
         return pl.DataFrame() if last is None else last
 
     @property
     def release(self) -> AnyRelease | None:
-        """The release that the last statement made or returned."""
+        """The release of the last statement, new or repeated; None if it was not RELEASE."""
         return self.outcomes[-1].release if self.outcomes else None
 
 
 def put(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame, schema: str, name: str) -> None:
-    """Make a table of rows: `series.release`, or a name in "main"."""
+    """Copy rows into the DuckDB table `schema.name`, and replace the table if it exists."""
     connection.register("release_arriving", rows)
     try:
         connection.execute(f"create schema if not exists memory.{quoted(schema)}")
@@ -83,7 +83,7 @@ def stoppable(
     """Run a query in a separate thread, because DuckDB does not always notice Ctrl-C.
 
     Raises:
-        TimeoutError: If it took longer than `seconds`.
+        TimeoutError: If the query took longer than `seconds`.
     """
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run)

@@ -1,6 +1,6 @@
-"""Split a script into statements as DuckDB does: semicolons in quotes, dollar quotes and comments do not count.
+"""Split a script into statements at semicolons, except those in quotes, dollar quotes and comments.
 
-The words come from sqlglot's tokenizer for DuckDB. Offsets count characters of the script, lines and columns from 1.
+sqlglot's tokenizer for DuckDB splits the script into words. Offsets count characters; lines and columns begin at 1.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from sqlglot.errors import TokenError
 
 from sparsehist.errors import StatementError, raise_alone
 
-# DuckDB accepts neither zero bytes, which end a text, nor lone surrogates.
+# DuckDB accepts neither zero bytes nor lone surrogates.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _KINDS = {TokenType.IDENTIFIER: "name", TokenType.STRING: "text", TokenType.HEREDOC_STRING: "text"}
 
 
 class _Tokenizer(DuckDB.Tokenizer):
-    """DuckDB's tokens, without commands whose text up to the next semicolon would be one token."""
+    """sqlglot's tokenizer for DuckDB, which here splits commands such as SHOW into words, too."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
 
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A word of a script; its kind is "word", "name" (in double quotes), "text" or "symbol" (also numbers)."""
+    """A word of a script. Its kind is "word", "name" (in double quotes), "text", or "symbol" (including numbers)."""
 
     kind: str
     text: str  # without quotes
@@ -51,21 +51,21 @@ class Piece:
 
     @property
     def span(self) -> Span:
-        """The span from its first word to its last."""
+        """The span from the first word of the statement to its last."""
         return Span(self.words[0].span.start, self.words[-1].span.end)
 
     @property
     def text(self) -> str:
-        """The text of the statement, with comments inside."""
+        """The text of the statement, including comments between its words."""
         return self.script[slice(*self.span)]
 
     @property
     def line(self) -> int:
-        """The line in which the statement begins."""
+        """The number of the line in which the statement begins."""
         return _line_and_column(self.script, self.span.start)[0]
 
     def error(self, message: str, span: Span | None = None) -> StatementError:
-        """Return an error that shows a position of the script, by default the whole statement."""
+        """Return an error that points at a part of the script, by default at the whole statement."""
         return StatementError(pointed(message, self.script, span or self.span))
 
 
@@ -107,7 +107,7 @@ def _line_and_column(text: str, at: int) -> tuple[int, int]:
 
 
 def pointed(message: str, script: str, span: Span) -> str:
-    r"""Return a message with its position: the line of the script, and a caret under the wrong text.
+    r"""Add a position to a message: line and column, the line of the script, and carets under the wrong text.
 
     Example:
         >>> print(pointed("no such word", "select 1;\nrelase x", Span(10, 16)))

@@ -50,17 +50,17 @@ from sparsehist.store.layout import spill_directory
 from sparsehist.store.private_files import PUBLIC, write_file
 from sparsehist.store.statements import statement as statement_named
 
-_DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # two names with a dot between them; matches may overlap
+_DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # names with a dot between; of a.b.c, a.b and b.c
 
 
 class Session:
-    """A session that runs scripts; a context manager.
+    """A context manager that runs scripts on a DuckDB connection in memory and on a store.
 
     Args:
-        store: The store of the series; None for a session that only has DuckDB.
-        tables: As for `sql`.
-        parameters: As for `sql`.
-        rows: At most this many rows of a query are kept; all if None.
+        store: The store of the series, or None for a session that only runs statements of DuckDB.
+        tables: See `sparsehist.sql`.
+        parameters: See `sparsehist.sql`.
+        rows: The largest number of rows that an outcome keeps of a query; None keeps all.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Discard tables, views and temporary files; commits to the store remain."""
+        """Discard tables, views and temporary files. What was committed to the store remains."""
         self.connection.close()
         self._spill.close()
 
     def execute(self, statement: Statement) -> Outcome:
-        """Run a checked statement; return its outcome or its error."""
+        """Run a checked statement, and return its outcome, which contains the error if it failed."""
         piece = statement.piece
         try:
             return self._executed(statement)
@@ -175,9 +175,9 @@ class Session:
         )
 
     def _source(self, statement: Statement) -> object:
-        """Return the log of a statement: its checked query, or unchecked rows if the series is declared unverified.
+        """Return the log of a statement: its checked query, or the query's rows if the series is unverified.
 
-        The query of an existing series may read tables that no longer exist.
+        IF NOT EXISTS may keep a series whose query reads lost tables: then return the query, which will not be run.
         """
         log, bound = statement.log, self._bound(named_parameters(statement.query, self.parameters))
         if log.declaration.unverified:
@@ -190,7 +190,7 @@ class Session:
             return Query(statement.query, parameters=bound)
 
     def check_query(self, statement: Statement, log: LogQuery, *, settled: bool = True) -> ClosedQuery | None:
-        """Check the query of a log and return its executable form; None if its tables may change before it runs."""
+        """Check the query of a log and return it with its sources, or None if it cannot be checked before it runs."""
         bound = self._bound(named_parameters(statement.query, self.parameters))
         public = {folded(name) for name in log.public_tables}
         if log.declaration.unverified or not settled:
@@ -201,7 +201,7 @@ class Session:
         return checked_query(query, log.declaration.unit or (), log.declaration.key, lookup)
 
     def _source_named(self, path: tuple[str, ...], public: set[str]) -> Source | None:
-        """Return the source of a name in a series' query: from `tables=`, a release, or a table of the session."""
+        """Return the table of `tables=`, the release or the table of the session that a name in a query means."""
         name = ".".join(path)
         table, number = self._tables.get(name, (None, []))
         if table is not None and number == self._number_of(name):
@@ -210,7 +210,7 @@ class Session:
             release = self._made_before(*path[-2:])
             if release is not None:
                 return Source(name, public=True, opens=lambda: release.frame)
-        if reader_of(name):  # a file, which DuckDB would guess how to read
+        if reader_of(name):  # the name of a file, whose types DuckDB would guess
             return None
         text = f"from {'.'.join(map(quoted, path))}"
         try:
@@ -223,17 +223,17 @@ class Session:
         return Source(name, public=declared, opens=lambda: self.connection.sql(text), checked=declared)
 
     def _number_of(self, name: str) -> object:
-        """Return DuckDB's id of a table of `tables=`; it changes if another table takes its name."""
+        """Return DuckDB's id of a table of `tables=`. The id changes if the name is given to another table."""
         return self.connection.execute(statement_named("session_view"), {"name": folded(name)}).fetchall()
 
     def _check_settings(self) -> None:
-        """Refuse settings of the session that would change the meaning of a query, which is run without them."""
+        """Refuse changed settings that would give a query another meaning in the session than when it is checked."""
         settings = statement_named("guarantee_settings")
         with duckdb.connect(":memory:") as fresh:
             usual = dict(fresh.execute(settings).fetchall())
         for name, value in self.connection.execute(settings).fetchall():
             if value != usual.get(name):
-                raise StatementError(f"the query of a series runs with DuckDB's own {name}: reset it")
+                raise StatementError(f"the query of a series runs with DuckDB's default for {name}: reset it")
 
     def _release(self, statement: Statement, store: Home) -> Outcome:
         name, series = statement.name, statement.values["series"]
@@ -315,7 +315,7 @@ class Session:
         return statement.outcome(frame=pl.DataFrame(rows, schema={"series": str, **RELEASES}))
 
     def _bring_releases(self, piece: Piece) -> None:
-        """Make tables for the releases that a statement names, if the session does not have them yet."""
+        """Copy the releases that a statement names into DuckDB, unless the session already has them."""
         for series, name in sorted(set(_DOTTED.findall(piece.text.lower()))):
             if series not in TAKEN_NAMES and (release := self._made_before(series, name)) is not None:
                 try:
@@ -324,31 +324,31 @@ class Session:
                     put(self.connection, release.frame, series, name)
 
     def _made_before(self, series: str, name: str) -> AnyRelease | None:
-        """Return an existing release of any kind; None if there is none of this name."""
+        """Return the existing release with this name, or None."""
         if self.store is None or not is_store(self.store.path):
             return None
         try:
             return any_kind.release(self.store, series, None, name)
-        except (DeclarationError, NotFoundError):  # not a valid name, or no such release
+        except (DeclarationError, NotFoundError):  # the name is not valid, or there is no such release
             return None
 
     def _bound(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the values of parameters as DuckDB binds them; fractions become floats."""
+        """Return the values of the parameters `names` for DuckDB; fractions become floats."""
         values = {name: self.parameters[name.lower()] for name in names}
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in values.items()}
 
 
 def named_parameters(query: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a query names; DuckDB refuses others."""
+    """Return the parameters that a query names, because DuckDB refuses values for other names."""
     named = {name.lower() for name in re.findall(r"\$(\w+)", query)}
     return {name: value for name, value in parameters.items() if name.lower() in named}
 
 
 def run_script(session: Session, script: str, *, keep_going: bool = False, dry_run: bool = False) -> list[Outcome]:
-    """Check a script, then run it; return the outcome of each statement in order, failed ones included.
+    """Check a script, then run it. Return the outcomes of the statements in order, including failed ones.
 
-    Unless `keep_going`, nothing runs if any statement is wrong, and nothing after the first that fails; a dry run
-    says what each statement would spend.
+    Without `keep_going`, nothing runs if a statement is wrong, and nothing more runs after a statement has failed. A
+    dry run only says what each statement would spend.
     """
     check = ScriptCheck(session, dry=dry_run)
     try:
@@ -373,7 +373,7 @@ def run_sql(
     parameters: Mapping[str, Any] | None = None,
     tables: Mapping[str, object] | None = None,
 ) -> SqlResult:
-    """Run SQL in a session of its own; see `sparsehist.sql`."""
+    """Run a script in a new session; see `sparsehist.sql`."""
     with Session(home, tables=tables, parameters=parameters) as session:
         outcomes = run_script(session, script)
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]

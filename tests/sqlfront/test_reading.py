@@ -107,7 +107,7 @@ def test_clauses_stand_in_any_order():
         ("create series s with (unit = u, unit = v) as select 1", 33, "occurs twice"),
         ("create series s with (domain = hash64( as select 1", 32, "not closed"),
         ("create series s with (unit = u) as insert into t values (1)", 36, "expected a query"),
-        ("release $n from b at level 1", 9, "this is not text"),
+        ("release $n from b at level 1", 9, "parameter is not text"),
     ],
 )
 def test_the_error_of_a_wrong_statement_points_at_its_place(text, column, said):

@@ -125,7 +125,7 @@ def test_a_session_whose_settings_change_what_a_query_means_is_refused(ran, sett
     """A series is refused if a setting of the session would change the meaning of its query."""
     name = setting.split(" ")[0]
     _, problems = ran(f"set {setting}; {CREATE}")
-    assert len(problems) == 1 and f"own {name}: reset it" in problems[0]
+    assert len(problems) == 1 and f"default for {name}: reset" in problems[0]
     assert ran(f"reset {name}; {CREATE}")[1] == []
 
 

@@ -69,20 +69,20 @@ SCALARS = frozenset(
 
 UNKNOWN = "not in the language of docs/sql.md; write it in a simpler way"
 REFUSED = {
-    "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER": "LIMIT and OFFSET count the rows of all units; number those of each: "
-    "row_number() OVER (PARTITION BY the unit ORDER BY …)",
+    "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER": "LIMIT and OFFSET count the rows of all units; to number the rows of "
+    "each unit, write row_number() OVER (PARTITION BY the unit ORDER BY …)",
     "sample": "a sample depends on the rows of all units; write hash(query) % 10 = 0",
-    "RECURSIVE_CTE_NODE": "recursion depends on the rows of all units; write out the steps, or use a window",
+    "RECURSIVE_CTE_NODE": "recursion depends on the rows of all units; write each step as a query, or use a window",
     "EXCEPT INTERSECT": "EXCEPT and INTERSECT compare whole rows; write ANTI JOIN or SEMI JOIN on the unit and the "
     "other columns",
-    "EXISTS NOT_EXISTS": "in place of EXISTS write SEMI JOIN … USING (user_id), of NOT EXISTS an ANTI JOIN",
-    "FULL OUTER": "in place of a FULL JOIN write UNION ALL of a LEFT JOIN and an ANTI JOIN",
-    "RIGHT": "in place of a RIGHT JOIN write a LEFT JOIN with the tables swapped",
+    "EXISTS NOT_EXISTS": "write SEMI JOIN … USING (user_id) instead of EXISTS, and ANTI JOIN instead of NOT EXISTS",
+    "FULL OUTER": "write UNION ALL of a LEFT JOIN and an ANTI JOIN instead of a FULL JOIN",
+    "RIGHT": "write a LEFT JOIN with the tables swapped instead of a RIGHT JOIN",
     "POSITIONAL": "a positional join depends on the order of rows; join on columns",
-    "ASOF": "an asof join picks one of several rows that tie; join on the unit and a.ts <= b.ts, then keep "
+    "ASOF": "an asof join selects one of several tied rows; join on the unit and a.ts <= b.ts, then keep "
     "row_number() OVER (PARTITION BY the unit …) = 1",
-    "PIVOT": "PIVOT takes its columns from the rows of all units; write max(CASE WHEN … THEN … END) with GROUP BY "
-    "the unit, and in place of UNPIVOT unnest([a, b])",
+    "PIVOT": "the columns of PIVOT depend on the rows of all units; write max(CASE WHEN … THEN … END) with "
+    "GROUP BY the unit, and unnest([a, b]) instead of UNPIVOT",
     "SHOW_REF": "DESCRIBE, SUMMARIZE and SHOW describe all rows; write a SELECT",
     "COLLATE": "a collation treats different texts as equal; write lower(…)",
     "POSITIONAL_REFERENCE": "#1: name the column instead of its number",
@@ -95,7 +95,7 @@ INSTEAD = {
     "age": "write date_diff('day', a, b)",
     "arg_max max_by": "write first(x ORDER BY y DESC)",
     "arg_min min_by": "write first(x ORDER BY y)",
-    "mode": "count in a query of its own, then keep row_number() OVER (PARTITION BY the unit ORDER BY n DESC, x) = 1",
+    "mode": "count in a separate query, then keep row_number() OVER (PARTITION BY the unit ORDER BY n DESC, x) = 1",
     "approx_count_distinct": "write count(DISTINCT x)",
     "approx_quantile": "write quantile_cont(x, 0.5)",
     "stddev variance": "compute it from sum(x), sum(x * x) and count(*) of decimals",

@@ -90,7 +90,7 @@ def running(result: Result) -> str:
     )
     of_fresh = (
         "The next table compares running counts of every day with a new series of the same counts for every day. "
-        f"Each way costs ρ = {result['together']} in total. The error is the root mean square error over the "
+        f"Each method costs ρ = {result['together']} in total. The error is the root mean square error over the "
         "published keys.\n"
     )
     compared = []
@@ -200,7 +200,10 @@ def pipeline(result: Result) -> str:
         rows.append(["the tenth release alone", *_with_ratios(alone, {})])
         text.append(f"{case}:\n\n" + table(heading, rows))
         if faster := found.get("speed_up"):
-            listed = "; ".join(f"{figure(times)} on {cores}" for cores, times in faster.items())
+            listed = "; ".join(
+                f"{figure(times)} on {cores.replace(', on the clock', ', measured')}"
+                for cores, times in faster.items()
+            )
             text.append(
                 f"Speed-up compared with one core: {listed}. (Simulated: the work of the main thread is assumed to "
                 "be serial.)\n"
@@ -252,6 +255,6 @@ def profiles(result: Result) -> str:
     text = [words]
     for path, found in result["paths"].items():
         rows = [[name, f"{share:.1%}"] for name, share in found["shares"].items()]
-        measures = f"CPU {milliseconds(found['cpu_s'])} ms, clock {milliseconds(found['wall_s'])} ms"
-        text.append(f"**{path}**: {measures}, {found['runs']} runs\n\n" + table(["", "share of CPU"], rows))
+        taken = f"{milliseconds(found['cpu_s'])} ms of CPU and {milliseconds(found['wall_s'])} ms on the clock"
+        text.append(f"**{path}** takes {taken} ({found['runs']} runs).\n\n" + table(["", "share of CPU"], rows))
     return "\n".join(text)

@@ -1,7 +1,7 @@
 """Random generators for all production code.
 
 Random bits come from AES-128 in counter mode, with a key of 128 bits from the operating system. A generator is used
-for one operation and then discarded, so no fork can copy it, and its state is never stored. A normal number takes
+for one operation and then discarded, so a fork cannot copy it, and its state is never stored. A normal number takes
 10 ns and a uniform number 3 ns, as with numpy's PCG64.
 """
 

@@ -4,7 +4,7 @@
 `StoreError` for stores, and `LawError` for bugs. Each class has an exit code for the command line: 3 for
 privacy limits, 4 for a store in use, 5 for a series that differs from the request, and 2 for all others.
 
-An engine's message may quote a key or a unit. So `raise_alone` replaces an engine's error by another error that has
+An engine's message may quote a key or a unit. So `raise_alone` replaces the engine's error with an error that has
 no reference to it.
 """
 
@@ -34,7 +34,7 @@ _LONGEST_SHOWN, _LONGEST_NUMBER = 200, 60
 
 
 def shown(value: object) -> str:
-    """Return a value as text for error messages: numbers, dates and short texts as they are, else only the type.
+    """Return a value as text for error messages: numbers, dates and short strings unchanged, else only the type.
 
     A wrong argument may be a frame, a column or a list with data of the log, so errors must not show it.
     """
@@ -43,7 +43,7 @@ def shown(value: object) -> str:
     if isinstance(value, int) and abs(value) >= 10**_LONGEST_NUMBER:
         return f"a number of over {_LONGEST_NUMBER} digits"
     if isinstance(value, str) and len(value) > _LONGEST_SHOWN:
-        return f"a text of over {_LONGEST_SHOWN} characters"
+        return f"a string of over {_LONGEST_SHOWN} characters"
     if value is None or isinstance(value, int | float | str):
         return repr(value)
     if isinstance(value, type):
@@ -84,7 +84,7 @@ _BETWEEN = r"(?:\s|[:=>(]|\bto\b|/\*.{0,200}?\*/){1,200}"
 _FLAGS = re.IGNORECASE | re.DOTALL
 _GIVEN = re.compile(rf"({_NAMED}(?:{_BETWEEN}|['\"]\s{{0,40}}[:=]\s{{0,40}})){_LITERAL % 2}", _FLAGS)
 _INSIDE = re.compile(rf"({_NAMED}\s{{0,40}}=\s{{0,40}}|\bbearer\s{{1,40}})[^\s;'\"$…>]+", _FLAGS)
-# Error messages hide all literals of these statements.
+# Statements that create secrets or attach databases; error messages hide all their literals.
 _STATEMENT = re.compile(
     r"\b(?:create\s{1,40}(?:or\s{1,40}replace\s{1,40})?(?:\w{1,40}\s{1,40})?secret\b|attach(?:\s{1,40}\w{1,40}){0,3}\s{0,40}(?=['$])).*",
     _FLAGS,
@@ -119,7 +119,7 @@ class SparsehistError(Exception):
         return printable(without_credentials(super().__str__()), keep="\n\t")
 
     def __repr__(self) -> str:
-        """Show class and message."""
+        """Return the name of the class with the message."""
         return f"{type(self).__name__}({str(self)!r})"
 
 
@@ -156,7 +156,7 @@ class GuaranteeError(StatementError):
 
 
 class NotAllowedError(StatementError):
-    """A session that only reads published releases does not run this statement."""
+    """A session that only reads published releases refuses this statement."""
 
 
 class DataError(InputError):
@@ -192,7 +192,7 @@ class BudgetExceededError(RefusedError):
 
 
 class LawError(SparsehistError):
-    """A bug in this package: noise has the wrong distribution, or a record does not fit. Nothing is released.
+    """A bug in this package: noise has the wrong distribution, or internal data do not match. Nothing is released.
 
     `promise`, `present` and `of_kind` raise it. They replace `assert`, which `python -O` would remove.
     """
@@ -230,7 +230,7 @@ def present(value: _Value | None) -> _Value:
 
 
 class CountsWarning(UserWarning):
-    """Answers of a workload count a unit more than once; the message says how to count it once."""
+    """Answers of a workload may count a unit more than once; the message says how to count it once."""
 
 
 def of_kind(value: object, kind: type[_Value]) -> _Value:
@@ -256,7 +256,7 @@ def raise_alone(error: BaseException) -> NoReturn:
 def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
     """Raise a NotFoundError that says what to install if an import in this context fails.
 
-    `install` is the argument of pip (an extra in quotes, or a package). `instead` is a hint for doing without it.
+    `install` is the argument of `pip install`. `instead` is added to the message, as a hint on how to do without.
     """
     try:
         yield

@@ -29,7 +29,7 @@ def shown(value: object, digits: int = 4) -> str:
 
 @cache
 def templates() -> Environment:
-    """Return the package's templates, which escape control and bidirectional characters."""
+    """Return the environment of the package's templates, which escapes control and bidirectional characters."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

@@ -1,6 +1,6 @@
 """Read and write domains, workloads and strategies as text, with Python's parser but without evaluation.
 
-The text is a form, as this grammar defines it. Domains, workloads and strategies define what their forms mean.
+The text is a form of this grammar. The modules of domains, workloads and strategies interpret the forms.
 
 form     := name(argument, …)           a strategy without parameters may be its name alone
 argument := value | key=value | **{'any name': value, …}
@@ -38,7 +38,7 @@ def write_literal(value: str | int | date) -> str:
     """Write one value: an integer, True, False, or text in single quotes."""
     if not isinstance(value, str):
         return f"'{value}'" if isinstance(value, date) else repr(value)
-    # The leading double quote makes repr always use single quotes, so that each value has one text.
+    # The leading double quote makes repr always use single quotes, so that each value is written in one way.
     return "'" + repr('"' + value)[2:]
 
 
@@ -96,13 +96,13 @@ class Notation:
             raise self.error(f"{self.what} {shown(text)} has an unknown argument") from None
 
     def form(self, value: object) -> Form:
-        """Return an argument that must be a form; refuse it if it is not."""
+        """Return the argument if it is a form; otherwise, raise an error that refuses it."""
         if isinstance(value, Form):
             return value
         raise self.error(f"{_source(value)} is not a {self.what}; {self.advice()}")
 
     def refuse(self, value: object, form: Form) -> NoReturn:
-        """Refuse a value as an argument of a form."""
+        """Raise an error that refuses a value as an argument of a form."""
         self._refuse(_source(value), form.name)
 
     def _refuse(self, source: str, name: str) -> NoReturn:
@@ -144,12 +144,12 @@ class Notation:
         return zip(names, word.value.values, strict=True)  # type: ignore[attr-defined] # the value is a dictionary
 
     def _refuse_joined_text(self, text: str) -> None:
-        """Refuse two texts without a comma, 'a' 'b', which Python would silently read as 'ab'."""
+        """Refuse two strings without a comma between them: Python would silently read 'a' 'b' as 'ab'."""
         ignored = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
         kinds = [token.type for token in tokens if token.type not in ignored]
         if any(one == next_one == tokenize.STRING for one, next_one in pairwise(kinds)):
-            raise self.error(f"{shown(text)} has two texts side by side; put a comma between them")
+            raise self.error(f"{shown(text)} has two strings side by side; put a comma between them")
 
 
 def _source(value: object) -> str:
@@ -160,5 +160,5 @@ def _source(value: object) -> str:
 
 
 def _is_plain_name(name: str) -> bool:
-    # Python normalises non-ASCII identifiers, so reading them back would give another text.
+    # Python normalises non-ASCII identifiers, so such a name could change when the text is read.
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)

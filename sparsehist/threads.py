@@ -20,7 +20,7 @@ def cores() -> int:
 def in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int = 1
 ) -> Iterator[Result]:
-    """Compute a function of each item in threads; yield results in order, with `threads + ahead` items at once."""
+    """Apply a function to each item in threads; yield results in order, with `threads + ahead` items pending."""
     if threads == 1:
         yield from map(function, items)
         return

@@ -24,9 +24,9 @@ from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.store.private_files import PUBLIC, write_file
 
 _ABOUT_LEDGER = """\
-A path costs its finest level; costs add over the paths and series of a population, and over populations
-that are not disjoint. epsilon holds at delta {delta:g} for the releases so far; a limit holds in advance.
-remaining: for a path, the largest level that it may still be released at; else what another path may spend."""
+A noise path costs as much as its finest level. The costs of paths, of series and of populations that are
+not disjoint add up. epsilon covers all releases so far, at delta {delta:g}; limit is the largest cost allowed.
+remaining: for a path, the largest level at which it may still be released; otherwise, what a new path may cost."""
 
 
 def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
@@ -148,7 +148,7 @@ def limit(
     home, data = using.home(store), {"store": str(store)}
     if series is not None:
         raise_cap(home, series, cap or "", reason=reason or "")
-        shown = f"the cap of the series {series} is {escape(str(cap))} from now on"
+        shown = f"the cap of the series {series} is now {escape(str(cap))}"
         return Answer(data | {"series": series, "cap": cap, "status": "raised"}, [shown])
     if disjoint is not None:
         declare_disjoint(home, disjoint, reason=reason or "")
@@ -176,7 +176,7 @@ def report(store: StorePath, /, *, out: Path, delta: float = 1e-6, using: Using 
 
     check_target("--out", out, store, (".html",))
     write_file(out, using.store(store).report(delta=delta).encode(), durable=False, mode=PUBLIC)
-    shown = f"{escape(str(out))}: public parameters and published rows only"
+    shown = f"wrote {escape(str(out))}: it contains only public parameters and published rows"
     return Answer({"store": str(store), "out": str(out)}, [shown])
 
 
@@ -196,7 +196,7 @@ def backup(
         destination: New directory for the copy.
     """
     using.store(store).backup(destination)
-    shown = [f"copied {escape(str(store))} to {escape(str(destination))}; it has the same secrets"]
+    shown = [f"copied {escape(str(store))} to {escape(str(destination))}; the copy is as secret as the store"]
     return Answer({"store": str(store), "backup": str(destination)}, shown)
 
 
@@ -239,4 +239,4 @@ def drop(
         raise DeclarationError(f"{warning}Dropping a series cannot be undone: give --yes to drop {series}")
     using.store(store).drop(series, reason=reason)
     data = {"store": str(store), "series": series, "status": "dropped"}
-    return Answer(data, [f"{warning}Erased the series {series}; what it has cost stays in the ledger"])
+    return Answer(data, [f"{warning}Erased the series {series}; its costs stay in the ledger"])

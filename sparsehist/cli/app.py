@@ -35,7 +35,7 @@ app = App(
 _COMMANDS = (
     ("making:create", "Count a log into a new series, or declare a series whose logs are appended."),
     ("making:append", "Append the log of a step or a period."),
-    ("making:finish", "End a running or periodic series, and erase which units counted."),
+    ("making:finish", "End a running or periodic series, and erase the record of which units counted."),
     ("releasing:release", "Release a series at a level, or write an existing release to a file."),
     ("making:check", "Show what create would refuse, omit or cut; or check the files of a store."),
     ("making:choose", "Choose max_keys or find keys, privately."),

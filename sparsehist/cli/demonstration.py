@@ -51,7 +51,7 @@ def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> A
     table = counts.pivot("release", index="url", values="noisy_count")
     table = table.sort(pl.coalesce(each.name for each in reversed(ordered)), descending=True)
     rows = titles.join(table, on="url", maintain_order="right")
-    # Show the largest keys, then some keys that only finer releases publish.
+    # Show the largest keys, then some keys that only the finer releases publish.
     finer = (rows.filter(pl.col("public").is_null()), rows.filter(pl.col("internal").is_null()))
     rows = pl.concat([rows.head(6), *(some.head(3) for some in finer)])
     parameters = [
@@ -65,11 +65,11 @@ def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> A
         "Log: visits of 37,711 people to areas of www.microsoft.com in one week of 1998 (CC BY 4.0).",
         f"Unit: a visitor. Key: an area. Domain: {_DOMAIN}, {series.declaration.domain.describe_size()}.",
         rows_table(rows.to_dicts()),
-        f"{MISSING} is not published: the noisy count is at or below that release's threshold.",
+        f"{MISSING} means not published: the noisy count is at or below the threshold of the release.",
         rows_table(parameters),
-        "Each threshold lets one empty key of the domain through on average; the default is 0.01.",
-        f"\n[bold]Together they cost ρ = {cost}[/], as the finest alone; independent noise would cost {independent}.",
-        "Ask for a name again and the same numbers come back, at no cost.\n",
+        "Here, each release publishes one empty key on average (false_keys=1); the default is 0.01.",
+        f"\n[bold]Together they cost ρ = {cost}[/], as much as the finest; with independent noise, {independent}.",
+        "Releasing the same name again returns the same numbers, at no cost.\n",
         f"Store (secret):      {where}/store",
         f"Releases (public):   {where}: {', '.join(f'{each.name}.parquet' for each in releases)}",
         f"Report for people:   sparsehist report {where}/store --out report.html",

@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command, print its answer, and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a key may have characters that the terminal lacks
+            stream.reconfigure(errors="backslashreplace")  # a key may have characters that the terminal cannot show
     warnings.simplefilter("ignore", CountsWarning)  # the answer itself contains the warning
     as_json = "--json" in arguments
     try:
@@ -52,7 +52,7 @@ def _explained(problem: BaseException) -> Answer:
     """Return the answer for an error. The text of an unexpected error is hidden: it may quote the log."""
     kind, exit_code, message = "UsageError", BAD_INPUT, str(problem)
     if isinstance(problem, KeyboardInterrupt):
-        kind, exit_code, message = "Interrupted", INTERRUPTED, "interrupted; what was committed stays"
+        kind, exit_code, message = "Interrupted", INTERRUPTED, "interrupted; committed changes remain"
     elif isinstance(problem, CycloptsError):
         message = " ".join(message.split()).replace(" requires an argument.", " is missing, or has no value.")
         if isinstance(problem, UnusedCliTokensError) and any("." in token for token in problem.unused_tokens or ()):
@@ -68,7 +68,7 @@ def _explained(problem: BaseException) -> Answer:
         frames = traceback.extract_tb(problem.__traceback__)
         frame = next((frame for frame in reversed(frames) if "sparsehist" in Path(frame.filename).parts), frames[-1])
         where = f"{type(problem).__name__} at {'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno}"
-        message = f"internal error ({where}); please report it. Its text is withheld"
+        message = f"internal error ({where}); please report it. Its message is withheld"
         if isinstance(problem, MemoryError):
             message = "out of memory; nothing was committed. Pass --memory-limit, or use a machine with more memory"
         kind, exit_code = "InternalError", INTERNAL

@@ -114,7 +114,7 @@ def append(
 
 
 def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using: Using = DEFAULT) -> Answer:
-    """End a running or periodic series, and erase which units counted.
+    """End a running or periodic series, and erase the record of which units counted.
 
     This cannot be undone. Further logs are refused, but releases remain possible.
 
@@ -128,7 +128,7 @@ def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using:
     if not yes:
         raise DeclarationError(f"finishing a series cannot be undone: give --yes to finish {series}")
     ending.finish()
-    shown = [f"finished {series}: nothing more can be appended, and the store no longer knows who counted"]
+    shown = [f"finished {series}: nothing more can be appended, and the record of which units counted is erased"]
     return Answer({"store": str(store), "series": series, "status": "finished"}, shown)
 
 
@@ -151,9 +151,9 @@ def check(
 ) -> Answer:
     r"""Show what `create` would do with a log: what it would refuse, omit or cut.
 
-    It counts rows without unit or key, keys outside the domain, and units with too
-    many keys. It exits with 2 if `create` would refuse the log. The numbers are secret.
-    With --store, it compares the files of a store with their digests instead.
+    The command counts rows without unit or key, keys outside the domain, and units with
+    too many keys. The exit code is 2 if `create` would refuse the log. The numbers are
+    secret. With --store, the files of a store are compared with their digests instead.
 
     For example:
       sparsehist check 'log/*.parquet' --unit user_id --key query \
@@ -197,9 +197,9 @@ def max_keys(
 ) -> Answer:
     r"""Choose --max-keys and --bounding for a log, at a small privacy cost.
 
-    Two small releases show the largest keys, and how many keys units have. From them,
-    the command estimates the bias and noise of each bound. Their cost is added to the
-    cost of later releases; repeating the choice costs nothing.
+    Two small releases show the largest keys, and how many keys units have. From these
+    releases, the command estimates the bias and noise of each bound. Their cost is added
+    to the cost of later releases; repeating the choice costs nothing.
 
     For example:
       sparsehist choose max-keys logs.sparsehist --input 'log/*.parquet' \
@@ -259,7 +259,7 @@ def keys(
         out: Catalogue to write: a .parquet file.
         rounds: Number of rounds, from 1 to 8; the last round uses most of level and delta.
         kind: Type of the keys.
-        name: Prefix of the names of its series: NAME_1, NAME_2, …
+        name: Prefix of the names of the series, one per round: NAME_1, NAME_2, …
     """
     checked_output("--out", out, (".parquet",))
     catalogue = sh.discover_keys(

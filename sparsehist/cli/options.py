@@ -103,9 +103,9 @@ class ReadingOptions:
     memory_limit: str | None = None
     threads: int | None = None
 
-    def files(self, more: Sequence[str] = ()) -> sh.Files:
-        """Return the files of the log: those of --input, after those in `more`."""
-        paths = [*more, *(self.input or ())]
+    def files(self, first: Sequence[str] = ()) -> sh.Files:
+        """Return the files of the log: the paths in `first`, then those of --input."""
+        paths = [*first, *(self.input or ())]
         if not paths:
             raise DeclarationError("name the files of the log: give --input, such as --input 'log/*.parquet'")
         return sh.Files(paths, delimiter=self.delimiter, hive=self.hive or (), types=self.types())

@@ -39,11 +39,11 @@ _SHORT_NAMES = {
 }
 _ABOUT_LEVELS = """\
 [bold]By level[/], in units. 50, 95, 99 %: the true count from which a key is published with that probability.
-adds: cost added to the population; epsilon: of all its releases then, at delta 1e-6 (— if that is too small)."""
-_ABOUT_COUNTS = "[bold]By true count[/]: the probability of being published, and the mean relative error if it is."
+adds: cost added to the population. epsilon: of the population afterwards, at delta 1e-6 (— if none holds)."""
+_ABOUT_COUNTS = "[bold]By true count[/]: the probability of being published, and the mean relative error if published."
 _ABOUT_STRATEGIES = """\
-Nothing was released. std: root of the mean variance of a query, in units.
-ratio: this variance over the least of any factorization, at one key per unit."""
+Nothing was released. std: square root of the mean variance of an answer, in units.
+ratio: mean variance over the least of all factorizations, for one key per unit."""
 _Planned = options_of("Planned", "domain max_keys noise bounding")
 Workload = Annotated[
     str | None,

@@ -125,7 +125,7 @@ def _converse(run_text: Callable[[str], Answer]) -> Answer:
         return run_text(_read(Path("-")))
     import readline  # noqa: F401 - gives `input` line editing and recall
 
-    sys.stdout.write("A semicolon at the end of a line runs what was typed; Ctrl-D leaves\n")
+    sys.stdout.write("A semicolon at the end of a line runs the typed statements; Ctrl-D leaves\n")
     typed = ""
     while True:
         try:
@@ -134,7 +134,7 @@ def _converse(run_text: Callable[[str], Answer]) -> Answer:
                 continue
             print_answer(run_text(typed), as_json=False)
         except KeyboardInterrupt:
-            sys.stdout.write("\ninterrupted; what was committed stays\n")
+            sys.stdout.write("\ninterrupted; committed changes remain\n")
         except EOFError:
             return Answer({}, [])
         except SparsehistError as problem:

@@ -45,7 +45,7 @@ class Split:
 class Budget:
     """The largest total cost of a population, in rho or epsilon, with the filter that enforces it.
 
-    `delta` belongs to epsilon; with rho, it bounds the delta of open domains. `noise` is the filter for noise.
+    `delta` belongs to epsilon; with rho, it limits open domains. `noise` is the filter that charges noise.
     """
 
     rho: Fraction | None
@@ -76,7 +76,7 @@ class Budget:
         return self.noise if self.noise.takes(law) else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the budget as events store it: numbers as exact texts, and the limits derived from them."""
+        """Return the budget as events store it: numbers as exact strings, and the limits derived from them."""
         return dict(json.loads(json.dumps(asdict(self), default=level_text)))
 
     def is_within(self, other: Budget) -> bool:
@@ -160,9 +160,9 @@ class Limits:
     Attributes:
         budgets: For each population, the history of its budget as pairs (generation, budget).
         disjoint: Sets of populations that were declared disjoint.
-        periods: Rule of each periodic series, by the name that the series and its population share.
-        declarations: Declaration of each periodic series, as JSON.
-        finished: Periodic series to which no period can be added.
+        periods: Dict from the name of a periodic series (and of its population) to its rule.
+        declarations: Dict from the name of a periodic series to its declaration, as JSON.
+        finished: Names of periodic series to which no period can be added.
     """
 
     def __init__(
@@ -239,5 +239,5 @@ def ways_to_charge(family: str, law: str) -> str:
 
 
 def beginning(population: str, budget: Budget | None) -> str:
-    """Return the words that state the budget of a population in a refusal."""
+    """Return the beginning of a refusal: the budget of a population in words."""
     return f"the budget of population {population!r} is {budget}"

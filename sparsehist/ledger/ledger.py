@@ -1,4 +1,4 @@
-"""The `Ledger` class: the costs of a store and the limits on them, as a frozen value.
+"""The `Ledger` class: the costs of a store and the limits on them, as an immutable value.
 
 `Ledger.check` decides by public parameters alone whether a release is allowed. `Ledger.with_release` returns the
 ledger after a release. A cap bounds the sum of costs over the noise paths of a series. A budget bounds the sum of a
@@ -32,7 +32,7 @@ from sparsehist.privacy.filters import Filter
 from sparsehist.store import State
 
 _NOTHING = Fraction(0)
-_ANOTHER = "another"  # stands for the id of a series that does not exist yet
+_ANOTHER = "another"  # used as the id of a series that does not exist yet
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Ledger:
         return replace(self, limits=self.limits.with_event(**event))
 
     def with_release(self, release: Spending, *beside: Spending) -> Ledger:
-        """Return the ledger after a release and the charges that are committed with it."""
+        """Return the ledger as it is after a release and after the charges committed with it, `beside`."""
         # Charges depend on the order of first releases, so this release gets the largest generation.
         first = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
         generation = 1 + max(first, default=0)
@@ -100,7 +100,7 @@ class Ledger:
     # Limits
 
     def check(self, release: Spending, *beside: Spending) -> None:
-        """Raise an error if a release, or a charge beside it, exceeds the cap of its series or a budget."""
+        """Raise an error if a release, or a charge committed with it, exceeds a cap or a budget."""
         account = self.accounts[release.series_id]
         budget = self.budget_of(account.population)
         if release.level > account.on(release.path).finest:
@@ -113,7 +113,7 @@ class Ledger:
             self.with_release(release).check(*beside)
 
     def check_series(self, declared: Declaration) -> None:
-        """Raise an error if the budget cannot charge the noise of a new series, or its name or period is in use."""
+        """Raise an error if the name or period of a new series is in use, or a budget cannot charge its noise."""
         population = declared.population
         if declared.period is not None:
             self._check_period(declared.name, population)
@@ -143,8 +143,8 @@ class Ledger:
                 law = account.law_on(path)
                 if budget.filter_for(law) is None and (account.dropped is None or spent.releases):
                     raise DeclarationError(
-                        f"the budget {budget} of {population!r} cannot charge the series {account.name!r}: "
-                        f"{ways_to_charge(account.noise_on(path), law)}"
+                        f"this budget cannot charge the series {account.name!r}: "
+                        f"{ways_to_charge(account.noise_on(path), law)}; {beginning(population, budget)}"
                     )
 
     def check_raised_cap(self, series_id: str) -> None:
@@ -205,7 +205,7 @@ class Ledger:
         return max(float(budget.split.open - spent), 0.0)
 
     def check_name(self, name: str) -> None:
-        """Refuse the name of a periodic series, and every name that one of its periods has or may get."""
+        """Raise an error if a name belongs to a periodic series, or is reserved for one of its periods."""
         for log, rule in self.limits.periods.items():
             if name == log or rule.names(log, name):
                 what = "a periodic series" if name == log else f"a {rule.period} of the periodic series {log!r}"
@@ -222,7 +222,7 @@ class Ledger:
     # Cost to one privacy unit
 
     def cost_of(self, accounts: Iterable[Account]) -> Cost:
-        """Return the cost of series to one unit; if a unit counts in some periods only, add the costliest periods."""
+        """Return the cost of series to one unit. If it counts in at most n periods, add only the n costliest."""
         others, in_periods = list[Cost](), dict[str, list[Account]]()
         for account in accounts:
             if account.population in self.limits.periods:
@@ -254,7 +254,7 @@ class Ledger:
         return left
 
     def charged(self, charges: Filter, population: str, without: str | None = None) -> Fraction:
-        """Return the sum of a filter's charges for a population, except for the series with the id `without`."""
+        """Return the sum of a filter's charges for a population, leaving out the series with id `without`."""
         order = enumerate(self._in_order_of_charge(charges, population))
         each = {account.series_id: self._charge(charges, account, earlier) for earlier, account in order}
         return self._together(population, each, without)
@@ -264,9 +264,9 @@ class Ledger:
         return self._together(population, {one.series_id: one.delta_open for one in accounts}, without)
 
     def _together(self, population: str, each: Mapping[str, Fraction], without: str | None) -> Fraction:
-        """Add up charges of series; for a periodic series, only the costliest periods in which one unit can count.
+        """Add up charges of series; of a periodic series, only of as many costliest periods as a unit can count in.
 
-        The series `without` is left out of the sum, but is one of the periods in which the unit counts.
+        The charge of the series `without` is not added, but this series uses up one of the unit's periods.
         """
         others = [value for series_id, value in each.items() if series_id != without]
         rule = self.limits.periods.get(population)
@@ -295,7 +295,7 @@ class Ledger:
         return sum((charges.charge(account.law_on(path), finest, keys) for path, finest in paths.items()), _NOTHING)
 
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
-        """Return what a filter has left for a series, and the number of series that it charged before this series."""
+        """Return the amount that a filter has left for a series, and the number of series charged before it."""
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]
         earlier = order.index(account.series_id) if account.series_id in order else len(order)
@@ -329,7 +329,7 @@ class Ledger:
         others = account.finest(release.path)
         if cap is None or others + release.level <= cap:
             return
-        spent = f", of which other paths hold {amount_text(others)}" if others else ""
+        spent = f", of which other paths use {amount_text(others)}" if others else ""
         remaining = max(cap - others, _NOTHING)
         raise CapExceededError(
             f"{release.words}, series cap {amount_text(cap)}{spent}, remaining "
@@ -350,8 +350,8 @@ class Ledger:
         if not charges.by_path(law) and cap is not None and not account.releases:
             what += f" of a series whose cap {amount_text(cap)} is charged whole at its first release"
         elif not charges.by_path(law) and cap is None and account.releases:
-            what += " of a series without a cap, of which the first release is charged as one"
-        # A period may cost at most the limit minus the costliest other periods.
+            what += " of a series without a cap, whose first release is charged like a cap"
+        # A period may cost at most the limit minus the cost of the costliest other periods.
         apart = account.series_id if population in self.limits.periods else None
         left = amount_text(charges.limit - self.charged(charges, population, apart))
         raise BudgetExceededError(
@@ -367,8 +367,8 @@ class Ledger:
         raise BudgetExceededError(
             f"requested delta of open domains: {float(more):.6g} more, "
             f"{beginning(population, budget)}, remaining {float(remaining):.6g} of "
-            f"{float(limit):.6g}, difference {float(more - remaining):.6g}; a release that needs no more delta is "
-            "allowed at any level: pass delta=, or raise threshold=; nothing was spent"
+            f"{float(limit):.6g}, difference {float(more - remaining):.6g}; to release without "
+            "more delta, pass delta= or raise threshold=; nothing was spent"
         )
 
     def _advice(self, release: Spending) -> str:
@@ -377,13 +377,13 @@ class Ledger:
         return f"{fits}; nothing was spent"
 
 
-def _costliest(accounts: Iterable[Account], most: int | None) -> Cost:
-    """Return an upper bound on the cost of any `most` of the series; maximise each number of the cost separately."""
+def _costliest(accounts: Iterable[Account], n: int | None) -> Cost:
+    """Bound the total cost of any n of these series (None: all); maximise rho and delta_infinity separately."""
     accounts = list(accounts)
     each = sorted((account.cost for account in accounts), key=lambda cost: cost.rho or 0.0, reverse=True)
-    together = total_cost(each[:most])
-    delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:most])
-    # If the series have noise of several distributions, claim only zCDP for any sum of their costs.
+    together = total_cost(each[:n])
+    delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:n])
+    # If the noise of the series has several distributions, claim only zCDP for a sum of their costs.
     laws = {one.law_on(path) for one in accounts for path, spent in one.paths.items() if spent.releases}
     parts = tuple(replace(part, law=ZCDP) for part in together.parts) if len(laws) > 1 else together.parts
     return replace(together, parts=parts, delta_infinity=delta)
@@ -397,7 +397,7 @@ def check_release(
     path_id: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Check a release and the charges beside it against all limits; record a refusal as an event."""
+    """Check a release and the charges committed with it against all limits; record a refusal as an event."""
     try:
         ledger.check(release)
     except RefusedError as refusal:

@@ -15,7 +15,7 @@ from sparsehist.privacy.filters import LEAST_OF_MEANS
 from sparsehist.privacy.levels import rounded_down
 
 PathName = tuple[str, str | None, str | None]
-"""A noise path: "cells", "measure", "workload" or "interactive"; its measure, workload or session; strategy."""
+"""Name of a noise path: kind (cells, measure, workload, interactive); measure, workload or session; strategy."""
 CELLS: PathName = ("cells", None, None)
 INTERACTIVE = "interactive"
 _LONGEST_EXACT = 16
@@ -54,7 +54,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class Spent:
-    """The cost of a noise path: its finest level, the joint delta_infinity, and the sum of slacks of its releases.
+    """The cost of a noise path: finest level, delta_infinity of all releases together, sum of their slacks.
 
     Level and generation are 0 if nothing was released. Times are None for planned releases.
     """
@@ -114,7 +114,7 @@ class Account:
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:
-        """Return a path's noise distribution; sessions of queries in a series with Gaussian noise count as zCDP."""
+        """Name of a path's noise distribution; query sessions in a series with Gaussian noise are charged as zCDP."""
         return ZCDP if path[0] == INTERACTIVE and self.law == GAUSSIAN else self.law
 
     def noise_on(self, path: PathName) -> str:

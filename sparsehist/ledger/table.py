@@ -131,7 +131,7 @@ def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]
     rows = []
     for path, spent in account.paths.items():
         of_path = {
-            # Show the finest level of a path even if the guarantee of its noise does not compose.
+            # A path has a finest level even if the guarantees of its releases do not compose, so show it.
             "level": level_text(spent.finest) if spent.finest else None,
             "remaining": left(path),
             "path": " ".join(part for part in path if part),
@@ -165,7 +165,7 @@ def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
 
 
 def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) -> Row:
-    """Return the columns of a periodic series: its cost to one unit in one period, and its numbers of periods."""
+    """Return the columns of a periodic series: its cost to one unit in one period, and its periods in words."""
     cost, accounts = ledger.cost_per_period(population, rule), ledger.of_population(population)
     added = sum(account.releases > 0 or account.dropped is None for account in accounts)
     released = sum(account.releases > 0 for account in accounts)
@@ -226,7 +226,7 @@ def _why_none(cost: Cost, delta: float) -> str:
     if any(part.law == "none" for part in cost.parts):
         return "no epsilon: this noise has no known guarantee"
     if delta == 0:
-        return "no epsilon at delta 0: ask at a larger delta, such as 1e-6"
+        return "no epsilon at delta 0: choose a larger delta, such as 1e-6"
     if cost.delta_infinity >= delta:
         return f"no epsilon at delta {delta:.3g}: open domains have spent {cost.delta_infinity:.3g} of it"
-    return f"no epsilon at delta {delta:.3g}: ask at a larger delta"
+    return f"no epsilon at delta {delta:.3g}: choose a larger delta"

@@ -12,7 +12,7 @@ from sparsehist.errors import needing, printable
 
 COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 MOST_LINES = len(COLOURS)
-"""Most lines of a chart: more colours are hard to distinguish."""
+"""Largest number of lines in a chart, because more colours are hard to distinguish."""
 Rows = Sequence[Mapping[str, Any]]
 
 

@@ -50,12 +50,12 @@ COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 CONFIDENCE = 0.95
 _LARGEST = 15
 _MOST_ROWS = 60
-"""Most rows of a table of releases or periods; the ledger lists all."""
+"""Largest number of rows in a table of releases or periods; the ledger lists all of them."""
 _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "drop periods")
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-_KEY = "key (largest first)"  # differs from all names of releases, which head the other columns
+_KEY = "key (largest first)"  # no release can have this name; the names of releases head the other columns
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA) -> str:
 
 
 def _spent(rows: Sequence[Row], periodic: Mapping[str, object]) -> list[Row]:
-    """Return the ledger as rows of seven columns; all periods of a periodic series form one row."""
+    """Return the rows of the ledger for the report; all periods of a periodic series form one row."""
     return [
         {"of": " ".join(filter(None, map(row.get, _SCOPES)))} | {column: row[column] for column in _COSTS}
         for row in for_people(rows)
@@ -264,7 +264,7 @@ def _interval(row: Row, column: str = "noisy_count") -> str:
 
 
 def _over_time(name: str, what: str, released: Mapping[str, Release], columns: Sequence[str]) -> Picture:
-    """Draw the counts of the largest keys of the last release, over steps or periods."""
+    """Draw the noisy counts of the largest keys over steps or periods; the last release decides which keys."""
     *_, last = released.values()
     largest = last.frame.head(MOST_LINES).select(columns).rows()
     rows = [

@@ -50,7 +50,7 @@ _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
 _FALSE_CLASSES = 0.4
 # A release is used only if noise alone would exceed its largest cell with a probability of at most 1 %.
 _BY_CHANCE = 0.01
-# Choose "share" only if its error is below this fraction of that of "keep", because "keep" is easier to explain.
+# Choose "share" only if its error is below this fraction of the error of "keep", which is easier to explain.
 _WORTH_SHARING = 0.95
 
 
@@ -148,7 +148,7 @@ def choose_max_keys(
             existing = state.series(second.name)
         if existing is None:
             counts = Counts(_profile(home, source, first, largest.select(first.key), counting), largest=1)
-            # The table is computed from the log, so its guarantee rests on the unit and the source of the log.
+            # The table is computed from the log, so its declaration names the unit and the source of the log.
             second = replace(second, unit=first.unit, source=first.source)
             existing = counted_into(home, counts, second, counting, is_bounded=True)
         released = any_kind.release(
@@ -178,15 +178,15 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
     larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)  # rho is quadratic
     raise NotFoundError(
         "the release may be noise alone, and its level is spent. Choose again under another name with a tenth of the "
-        "noise, or use a bound from other knowledge. To show keys of 1,000 units, the level must be four times "
-        f"that of plan(domain=…, max_keys=5, shows=1000). Level now: {level_text(whole)}; next level: {larger}"
+        "noise, or set max_keys without a release. To show keys of 1,000 units, use four times the level that "
+        f"plan(domain=…, max_keys=5, shows=1000) returns. Level now: {level_text(whole)}; next level: {larger}"
     )
 
 
 def _profile(
     home: Home, source: object, first: Declaration, largest: pl.DataFrame, counting: Counting
 ) -> pl.DataFrame:
-    """Return the number of units in each class. Numbers of keys and of largest keys determine a unit's class.
+    """Return the number of units in each class. A class is a range of numbers of keys and of largest keys.
 
     Units without any of the largest keys are omitted. Empty classes are included, because the release must add noise
     even if all classes are empty.
@@ -216,7 +216,7 @@ def _class_of(column: str) -> pl.Expr:
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return the root mean square bias of the `n_largest` largest keys that one cut pair with a shown key causes."""
+    """Return the root mean square bias of the `n_largest` largest keys if one pair with a shown key is cut."""
     shown = np.maximum(noisy, 1.0)  # in decreasing order; noisy counts may be negative
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
@@ -226,9 +226,9 @@ def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
     """Return the bias and noise of the counts of the largest keys for each candidate max_keys and bounding."""
-    # No unit has more largest keys than keys, or more than `n_largest`: such classes contain only noise.
+    # Classes with more largest keys than keys, or more than `n_largest`, have no units and contain only noise.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # Assume that numbers of keys are spread over their class, and that numbers of largest keys are the class mean.
+    # Assume that numbers of keys are spread over their class, and numbers of largest keys are its geometric mean.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

@@ -236,7 +236,7 @@ class Series(CountedSeries):
 
         Returns:
             One row per strategy and level, the best strategy first. Columns: strategy, level, std (root of the mean
-            variance of an answer, in counts), ratio (mean variance divided by the least of any factorization, for one
+            variance of an answer, in counts), ratio (mean variance over the least of all factorizations, for one
             cell per unit; null if unknown), sensitivity (of R·x), chosen (whether "auto" chooses this strategy).
 
         Raises:
@@ -259,7 +259,7 @@ class Series(CountedSeries):
         """Open a session that answers adaptively chosen predicates, or continue the session with this name.
 
         A session is a separate noise path, charged as a whole when it opens. An answer is the sum of the counts of
-        matching cells, from a public estimate of all cells. If that is too inaccurate, the session measures the sum
+        matching cells, from a public estimate of all cells. If this is too inaccurate, the session measures the sum
         with noise and corrects the estimate. If you can list all predicates, a workload release is far better.
 
         Args:
@@ -434,7 +434,7 @@ class PeriodicSeries(DeclaredSeries):
     def progress(self, *, delta: float = DEFAULT_DELTA) -> Row:
         """Return the cost of all periods so far, as one row of the ledger, with epsilon at `delta`.
 
-        Its fields include `periods` (numbers of periods: appended, declared, released, and still possible at the
+        The row includes `periods` (numbers of periods: appended, declared, released, and still possible at the
         last level), `per_period` and `per_period_epsilon` (cost to one unit in one period), `level` and `epsilon`
         (cost to one unit over all periods), `budget` and `remaining`.
         """
@@ -454,7 +454,7 @@ class PeriodicSeries(DeclaredSeries):
         measures: Level | Mapping[str, Level] | None = None,
         counts: Sequence[int] = COUNTS,
     ) -> Plan:
-        """Plan the release of one more period at candidate levels; show also the cost of all declared periods.
+        """Plan the release of one more period at candidate levels; also show the cost of all declared periods.
 
         Parameters are those of `Series.plan`, for one release of each period. If all declared periods are released at
         a level, `all_per_period` is the exact cost to one unit in one period, and `all_per_user` the exact cost to
@@ -467,5 +467,5 @@ class PeriodicSeries(DeclaredSeries):
         return periods.plan_period(self.store, self.declaration, levels, chosen, counts)
 
     def finish(self) -> None:
-        """Refuse further periods, and erase which units counted in which periods; releases remain possible."""
+        """Refuse further periods, and erase the record of which units counted when; releases remain possible."""
         periods.finish_periods(self.store, self.name)

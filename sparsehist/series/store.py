@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 _OF_SERIES = ("unit", "key", "max_keys", "domain", "noise", "cap", "population")
 _OF_LEDGER = ("scope", "population", "series", "path", "level", "epsilon")
-"""Columns of the ledger unless it is full; limit and remaining follow."""
+"""Columns that `Store.ledger` returns unless `full` is set, before limit and remaining."""
 
 
 class Store(Home):
     """A directory of series: their counts, their releases, and the costs of the releases.
 
-    No file stays open between calls, so a store survives forks, and several threads and processes may use it. A call
-    waits up to `wait` seconds if the store is in use, then fails. `sparsehist.open` returns a `Store`.
+    No file stays open between calls, so several threads and processes may use a store, also after a fork. If it is
+    in use, a call waits up to `wait` seconds, then fails. `sparsehist.open` returns a `Store`.
 
     Example:
         >>> import polars as pl

@@ -1,4 +1,4 @@
-"""The store: a private, locked directory that survives crashes, so that published noise is never drawn again."""
+"""The store: a private, locked directory. It survives crashes, so noise that was published is never drawn again."""
 
 from sparsehist.store.layout import is_store
 from sparsehist.store.lifecycle import adopt, backup, create_store, ensure_store

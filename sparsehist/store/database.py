@@ -5,8 +5,8 @@ its directory, synchronises the state file, deletes the journal, and synchronise
 journal is the moment of the commit.
 
 SQLite notices few flipped bits, so `state.digest` holds the SHA-256 of the state file and its change counter. It is
-compared at every opening, and written (unsynchronised) at the end of a block that changed the state. After a crash
-its counter is older than that of the state: then it is ignored, and SQLite's own check runs.
+compared at every opening, and written (unsynchronised) at the end of a block that changed the state. After a crash,
+the counter in it is older than the counter in the state: then the digest is ignored, and SQLite checks the state.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _IN_USE = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _UNREADABLE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
 _REFUSED_BY_SYSTEM = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")
 _connections: set[sqlite3.Connection] = set()
-"""Open connections. A forked child keeps them here: closing one would roll back a transaction of the parent."""
+"""Open connections. A forked child must not close them, because that would roll back a transaction of the parent."""
 
 
 class Database:
-    """An open state file. Its errors never contain SQLite's messages, which may quote data."""
+    """A connection to a state file. The errors that it raises hide SQLite's messages, which may quote data."""
 
     def __init__(self, store: Path, *, durable: bool, create: bool = False) -> None:
         """Open the state file of a store, or create an empty one."""
@@ -98,9 +98,9 @@ class Database:
         """Close the state file; if it has changed, write its digest first."""
         if os.getpid() != self._process:
             return
-        with suppress(OSError, StoreError):  # without a digest, the next opening runs SQLite's own check
+        with suppress(OSError, StoreError):  # without a digest, SQLite checks the state at its next opening
             state = self._path.read_bytes()
-            journal = self._path.with_name(f"{STATE}-journal")  # exists while a rollback is needed
+            journal = self._path.with_name(f"{STATE}-journal")  # this file exists while a rollback is needed
             if self._durable and _changes(state) != self._recorded_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
@@ -140,12 +140,12 @@ class Database:
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
         if os.getpid() != self._process:
-            raise StoreInUseError("a store opened before a fork cannot be used in its child; open it again there")
+            raise StoreInUseError("a child process cannot use a store that its parent opened; open it again there")
         try:
             yield
         except UnicodeEncodeError:
             raise_alone(StoreError(f"{self._path!r} cannot hold a path or text that is not valid UTF-8; rename it"))
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite may quote damaged text
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # their messages may quote data
             name = getattr(error, "sqlite_errorname", None) or ""
             if name.startswith(_IN_USE):
                 raise_alone(

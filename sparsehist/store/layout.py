@@ -26,7 +26,7 @@ _NAP = 0.01  # seconds between two attempts to lock a store
 def identity_of(store: Path) -> str:
     """Return the inode and change time (ctime) of the file `format`, which differ in a copied or restored store.
 
-    No program can set a change time. Moving the directory within a file system changes neither number.
+    No program can set a change time. Moving the store within its file system changes neither number.
     """
     with disk_errors(store):
         file = (store / FORMAT).stat()
@@ -55,7 +55,7 @@ def check_format(store: Path) -> None:
         raise StoreDamagedError(f"{store / FORMAT} is missing or altered; restore the store from a backup") from None
     if version != FORMAT_VERSION:
         raise StoreError(
-            f"this sparsehist only reads format {FORMAT_VERSION}; upgrade it to open {store} of format {version!r}"
+            f"upgrade sparsehist to open {store}: its format is {version!r}; this version reads {FORMAT_VERSION}"
         )
     for name in (STATE, SERIES):
         if not (store / name).exists():
@@ -97,7 +97,7 @@ def _locked(path: Path) -> int | None:
         raise
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):  # unequal if the file was replaced
+        if os.path.samestat(os.fstat(descriptor), path.stat()):  # false if another process replaced the file
             return descriptor
     os.close(descriptor)
     return None
@@ -110,7 +110,7 @@ def locked_directory(directory: Path) -> Iterator[None]:
     while descriptor is None:
         with disk_errors(directory.parent), suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        with suppress(NotFoundError):  # another process may have removed it before it was locked
+        with suppress(NotFoundError):  # another process may remove the directory before it is locked
             descriptor = _locked(directory / LOCK)
     try:
         yield
@@ -132,7 +132,7 @@ def spill_directory(parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_dead(parent: Path, begins: str, ends: str = "") -> None:
-    """Remove this user's directories in `parent`, named `begins`…`ends`, which no living process has locked."""
+    """Remove this user's unlocked directories in `parent` whose names start with `begins` and end with `ends`."""
     for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  only names; there may be many files
         directory = parent / name
         if name.startswith(begins) and name.endswith(ends):

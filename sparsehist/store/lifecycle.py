@@ -54,15 +54,15 @@ def ensure_store(path: Path) -> None:
         try:
             create_store(path)
         except NameTakenError:
-            if not is_store(path):  # else another process has created the store
+            if not is_store(path):  # otherwise, another process has created the store
                 raise
 
 
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
     """Copy a store consistently; the copy is on the disk when this function returns.
 
-    The copy is a backup, not a second store: it cannot be used until `adopt` lets it replace a lost store. Once the
-    store has released something after the copy was made, the copy is refused for good.
+    The copy is a backup, not a second store: it cannot be used until `adopt` lets it replace a lost store. If the
+    store releases anything after the copy was made, the copy is refused for good.
 
     Args:
         path: The store.
@@ -84,9 +84,9 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
 def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: float = 0.0) -> None:
     """Use a copy of a store in place of the original, which must be gone: lost, or overwritten by the copy.
 
-    Other copies as old as this one are refused from then on if they can read the mark at the old path or a public
-    ledger. If they cannot, for example on another machine, nothing detects that two copies were adopted. These draw
-    different noise for one level, and both releases together reveal more than the ledger says.
+    From then on, other copies of the same age are refused if they can read the mark at the old path or a public
+    ledger. Otherwise, for example on another machine, nothing detects that two copies were adopted. They would draw
+    different noise for one level, and both releases together would reveal more than the ledger shows.
 
     Args:
         path: The copy.
@@ -96,7 +96,7 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
 
     Raises:
         DeclarationError: If `home_is_gone` is not given.
-        StoreRolledBackError: If the original still exists at its path, or or a mark or public ledger shows later use.
+        StoreRolledBackError: If the original still exists, or a mark or public ledger shows later releases.
     """
     path = Path(path).resolve()
     with locked_state(path, wait=wait) as state:

@@ -1,4 +1,4 @@
-"""Lock a store and open it if it is intact, is the original, and is not older than its published releases."""
+"""Lock and open stores. A store that is damaged, a copy, or older than its published releases is refused."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, mark_path,
 def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str | None = None) -> Iterator[State]:
     """Lock and open a store while the block runs.
 
-    If `durable` is false, writes are not synchronised and no mark is kept, so the store may not survive a power cut.
-    Events record `who` as the caller; by default, that is the user of the operating system.
+    If `durable` is false, writes are not synchronised, so the store may not survive a power cut, and no mark is
+    written (see `witnesses`). Events record `who` as the caller, by default the user of the operating system.
 
     Raises:
         StoreDamagedError: If a part is missing or altered.
@@ -39,7 +39,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
             check_is_newest(state)
         check_is_original(state)
         with disk_errors(state.path):
-            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # reading the state has already rolled it back
+            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # SQLite rolled it back on reading the state
         # An earlier process may have died after its commit, before it erased files and raised the marks.
         state.erase_unknown()
         state.raise_marks()
@@ -67,7 +67,7 @@ def check_is_newest(state: State) -> None:
     seen = {}
     for path in {state.path, state.home}:
         mark = read_mark(path, state.store_id)
-        # If generations are equal but identities differ, another copy of the same age was adopted.
+        # A mark with the same generation but another identity shows that another copy of the same age was adopted.
         overtaken = mark.generation == state.generation and mark.identity != state.identity
         seen[mark_path(path)] = mark.generation + overtaken
     for directory in state.publications:

@@ -1,4 +1,4 @@
-"""Write files atomically: readable by their owner only, and on the disk before anything refers to them."""
+"""Write files atomically, so that each file is on the disk before anything refers to it; read and check files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_regular(path: Path) -> bytes:
     """Read a small regular file. Raise OSError for a large file, a pipe or a device, without waiting for data."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "no regular file")
+            raise OSError(errno.EINVAL, "not a regular file")
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise OSError(errno.EFBIG, f"the file is larger than {_LARGEST} bytes")
@@ -83,7 +83,7 @@ def atomic_file(
     """Write a file completely or not at all: write it under a temporary name, synchronise it, then rename it.
 
     The default temporary name depends only on `path`, so killed processes leave at most one temporary file, which
-    the next call overwrites. The caller holds the lock of the directory.
+    the next call overwrites. The caller must hold the lock of the directory.
     """
     temporary = temporary or path.with_name(path.name + NEW)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW

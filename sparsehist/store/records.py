@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Past = Sequence[tuple[Fraction, float]]
-"""The levels spent on a noise path, in the order of their first release, with the lowest threshold of each."""
+"""The levels released on a noise path, in the order of their first release, with the lowest threshold of each."""
 NoiseArray: TypeAlias = "FloatArray | IntArray"
 Spot = Fraction | tuple[int, Fraction]
 """A level; for running counts, (step, level)."""
@@ -38,9 +38,9 @@ class RegisteredFile:
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A noise path of a series, with the files attached to it. `workload` names a workload or a session of queries.
+    """A noise path of a series, with the files attached to it. `workload` names a workload, measure or query session.
 
-    The path of the cells is created with the series, others with their first round; until then, `path_id` is -1.
+    The path of the cells is created with the series, other paths with their first release; before, `path_id` is -1.
     """
 
     series_id: str
@@ -59,7 +59,7 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class SeriesRecord:
-    """A series. Its directory and noise paths are empty until it is registered; the path of its cells comes first.
+    """A series. `directory` and `paths` are empty until the series is registered. The path of the cells comes first.
 
     `series_id` is random, in hex, and names the directory. `salt` and `made_from` (keyed digests of query and log)
     are secret.
@@ -115,7 +115,7 @@ class Tracked:
 class NewRound:
     """A round that is ready to be committed: one release with the noise drawn for it.
 
-    The path of a workload tracks no cells: from its first round on, its noise is a vector of m numbers.
+    The path of a workload tracks no cells: its noise at each level is a vector of length m.
 
     Attributes:
         path_id: The noise path of the round, or the path that the round creates.
@@ -154,9 +154,9 @@ class NewRound:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step of a running series, counted from 0. `digest` is a keyed digest of its pairs of unit and key. Secret.
+    """A step of a running series, counted from 0. `digest` is a keyed digest of the pairs of unit and key. Secret.
 
-    `digest` is None after `finish`. `unit_kind` is the type in which units are compared; `source` describes the log.
+    `digest` is None after `finish`. `unit_kind` is the data type used to compare units; `source` describes the log.
     """
 
     step: int

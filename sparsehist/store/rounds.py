@@ -1,8 +1,8 @@
-"""Read and write the rounds of a noise path. Each round has a file of newly tracked cells and drawn noise.
+"""Read and write the rounds of a noise path. A round is a release with the cells and the noise that it added.
 
-Levels are numbered in the order of first release. The file of a round holds the noise of its q new cells at every
-level so far. The first round at a level also stores the noise at that level of the t cells tracked before. So all
-noise at a level is in the first round at that level and in later rounds, in the order of cell numbers.
+The file of a round holds the noise of the q cells that it newly tracks, at every level released so far, in the order
+of first release. The first round at a level also holds the noise at that level of the t cells tracked before. So all
+noise at a level is in the first round at that level and in later rounds, in the order in which cells were tracked.
 
 A file is an archive of numpy arrays: `seal` (digest of the round's row in the state), `positions` and `counts` of new
 cells, `level_noise` (t), `noise` (levels × q), and `keys` of empty cells as an Arrow stream. The state contains the
@@ -39,7 +39,7 @@ class Round:
     """A committed round: its file, and the sizes of the arrays in the file.
 
     `n_past` (t) cells were tracked before the round. `n_new` (q) cells are newly tracked, `n_empty` of them empty.
-    `spends` is true for the first round at a level, which is then the last of `n_levels` levels.
+    `spends` is true for the first round at a level; this level is then the last of the `n_levels` levels so far.
     """
 
     file: RegisteredFile
@@ -56,7 +56,7 @@ class Round:
 
 
 def sealed(*row: object) -> bytes:
-    """Return the digest of a round's row: (generation, name, level, threshold, step, metadata, spends)."""
+    """Return the digest of a round's row: generation, name, level, threshold, step, metadata and spends."""
     return hashlib.sha256(json.dumps(row).encode()).digest()
 
 
@@ -108,7 +108,7 @@ class PathHistory:
 
     def noise(self, level: Spot, n_tracked: int) -> NoiseArray:
         if n_tracked != self.n_tracked:
-            raise StoreInUseError("the tracked cells changed while the round was prepared; begin the round again")
+            raise StoreInUseError("the tracked cells changed while this release was prepared; release it again")
         if level not in self.levels:
             raise NotFoundError("this noise path has no release at that level")
         ordinal, noise = self.levels.index(level), np.empty(n_tracked, self._dtype)
@@ -122,21 +122,21 @@ class PathHistory:
         raise altered(self.directory)
 
     def write_round(self, name: str, record: NewRound, row: Sequence[object], *, durable: bool) -> Round:
-        """Write the file of the next round, with the digest of its row. Raise a LawError if the record is wrong."""
+        """Write the file of the next round, with the digest of its row. Raise a LawError if sizes do not fit."""
         spends = record.spot not in self.levels
         levels = [*self.levels, *([record.spot] if spends else [])]
         past = np.array([] if record.level_noise is None else record.level_noise, self._dtype)
         n_new, n_empty = len(record.positions), int((record.positions == -1).sum())
         of_cells = self.kind in _TRACKING
         n_past = self.n_tracked if of_cells or self.rounds else len(past)
-        promise(set(record.paths) == (set(levels) if of_cells else set()), "new cells without noise at every level")
+        promise(set(record.paths) == (set(levels) if of_cells else set()), "each new cell needs noise at every level")
         noise = np.array([record.paths[level] for level in levels if of_cells], self._dtype)
         fits = noise.size == len(noise) * n_new and len(record.counts) == n_new and (of_cells or not n_new)
         promise(fits, "noise or counts do not match the new cells")
         fits = spends == (record.level_noise is not None) and len(past) == n_past * spends
-        promise(fits, "noise must come with a new level, for the cells tracked before")
+        promise(fits, "only a new level has noise of the cells tracked before")
         keys = record.empty_keys
-        promise((0 if keys is None else keys.height) == n_empty, "empty cells without keys")
+        promise((0 if keys is None else keys.height) == n_empty, "each empty cell needs a key")
         seal, content, stream = sealed(*row, int(spends)), io.BytesIO(), io.BytesIO()
         if keys is not None:
             keys.write_ipc_stream(stream)

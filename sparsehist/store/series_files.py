@@ -1,8 +1,8 @@
-"""Write and read the files of a series: keys sorted by count, hashes of the keys, and an index of both files.
+"""Write and read the three files of a series: keys sorted by count, hashes of the keys, and an index of these two.
 
 The file `counts` has the keys and their sums of declared measures, sorted by count. Keys of equal count form a group
-and are in uniformly random order. The first keys of a group are tracked; the next ones become tracked when more are
-needed. The file is a sequence of Arrow record batches.
+and are in uniformly random order. The first keys of a group are tracked; when more are needed,
+the next keys follow. The file is a sequence of Arrow record batches.
 `support` has the sorted hashes of the keys with their positions in `counts`. `index` has the counts and sizes of the
 groups and, for each part of the other files, its end, its checksum and its first position or hash. A part is compared
 with its checksum before it is used.
@@ -49,9 +49,9 @@ def write_series_files(
     threads: int | None = None,
     rng: np.random.Generator,
 ) -> list[RegisteredFile]:
-    """Sort counts in memory, without keys of count 0, and write the files of a series with `write_sorted`.
+    """Drop keys of count 0, sort the others by count in memory, and write the files of a series.
 
-    `rows` returns the rows at some positions of `counts`, with columns key_0 …, count and sum_0 ….
+    `rows` returns the rows at given positions of `counts`, with columns key_0 …, count and sum_0 ….
     """
     order = order_by_count(counts.cast(pl.Int64).to_numpy(), rng=rng)
     pieces = (rows(order[low : low + BATCH_ROWS]) for low in range(0, max(len(order), 1), BATCH_ROWS))
@@ -125,7 +125,7 @@ def _keys(columns: Iterable[str]) -> list[str]:
 def _write_parts(
     path: Path, parts: Iterable[tuple[memoryview, int]], *, durable: bool
 ) -> tuple[RegisteredFile, WordArray]:
-    """Write parts to a file; return the file and an array with end, checksum and first entry of each part."""
+    """Write parts to a file; return its record, and the end, checksum and first entry of each part."""
     index: list[tuple[int, int, int]] = []
     with atomic_file(path, durable=durable) as file:
         for content, first in parts:
@@ -152,7 +152,7 @@ class _Parts:
         return content
 
     def of_values(self, values: WordArray, side: Literal["left", "right"]) -> Iterator[tuple[int, slice]]:
-        """Yield the number of each part that may contain some of the sorted values, and the slice of these values.
+        """Yield the index of each part that may contain some of the sorted values, with the slice of these values.
 
         `side` must be "right" if the last entry of a part may equal the first entry of the next part.
         """
@@ -164,7 +164,7 @@ class _Parts:
 
 @secret
 class SeriesFiles:
-    """The files of a series, for reading.
+    """The files of a series, opened for reading.
 
     Attributes:
         groups: Count, first position and number of keys of each group of equal count.
@@ -186,7 +186,7 @@ class SeriesFiles:
         self._columns = _keys(self._read([], None).columns)
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """Return the keys at these positions in the given order; strings may share memory with other keys."""
+        """Return the keys at these positions, in this order. Their strings may share memory with other keys."""
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
@@ -205,7 +205,7 @@ class SeriesFiles:
         return pl.concat(rows)[np.argsort(order)]
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
-        """Return the positions of these keys in `counts`; -1 for keys that are not in it."""
+        """Return the positions of these keys in `counts`; -1 for keys that are not in the file."""
         keys = keys.select(self._columns)
         bits = self.n_nonzero.bit_length()  # of positions
         hashes = hash_keys(keys, self._salt) >> np.uint64(bits)
@@ -233,7 +233,7 @@ class SeriesFiles:
         return self.all_keys().with_columns(pl.Series(_COUNT, np.repeat(count, size)))
 
     def _read(self, parts: Iterable[int], columns: list[str] | None) -> pl.DataFrame:
-        """Return the rows of these parts of `counts`. Schema and parts, joined, are an Arrow stream."""
+        """Return the rows of these parts of `counts`. The schema followed by the parts is an Arrow stream."""
         stream = b"".join([self._schema, *(self._counts[number] for number in parts)])
         return pl.read_ipc_stream(io.BytesIO(stream), columns=columns)
 

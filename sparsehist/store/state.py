@@ -71,7 +71,7 @@ class State:
 
     @property
     def spill(self) -> Path:
-        """Directory for temporary files; what dead processes left in it is removed when the store is opened."""
+        """Directory for temporary files. Opening the store removes the files that dead processes left there."""
         return self.path / SPILL
 
     # Reading
@@ -102,14 +102,14 @@ class State:
         return SeriesFiles(record.directory, record.files, record.salt)
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
-        """Return the current noise paths of a series, cells first; `record` may lack the newest paths."""
+        """Return the current noise paths of a series, the path of the cells first; `record` may lack the newest."""
         current = self.series(record.name)
         return list(current.paths) if current is not None and current.series_id == record.series_id else []
 
     def releases(
         self, record: SeriesRecord, *, path_id: int | None = None, name: str | None = None
     ) -> list[ReleaseRecord]:
-        """Return the releases of a series in order; `path_id` and `name` select those of one path or name."""
+        """Return the releases of a series in order; with `path_id` or `name`, only releases of this path or name."""
         rows = self._database.run("read_releases", series_id=record.series_id, path_id=path_id, name=name)
         return [
             ReleaseRecord(path, named, as_level(level), threshold, json.loads(request), json.loads(metadata), at)
@@ -144,7 +144,7 @@ class State:
         return self._history(path_id).empty_keys()
 
     def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
-        """Return a path's noise at a released level, for its tracked cells in order or for its workload. Secret."""
+        """Return a path's noise at a released level: of its tracked cells in order, or of its workload. Secret."""
         return self._history(path_id).noise(level, n_tracked)
 
     def _history(self, path_id: int) -> PathHistory:
@@ -160,7 +160,7 @@ class State:
         return self._histories[path_id]
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return a row of costs per noise path, also for dropped series, with the path's finest level (0 if none)."""
+        """Return the costs of each noise path as a row, dropped series included; `finest` is 0 before a release."""
         rows = self._with_times("read_ledger")
         for row in rows:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -169,7 +169,7 @@ class State:
         return rows
 
     def events(self, *, limits: bool = False) -> list[dict[str, Any]]:
-        """Return all events in order; with `limits`, only those that declare a limit, which a release must check."""
+        """Return all events in order; with `limits`, only the events that declare a limit on costs."""
         return self._with_times("read_events", limits=limits)
 
     def _with_times(self, sql: str, **values: object) -> list[dict[str, Any]]:
@@ -190,11 +190,11 @@ class State:
                 for number in range(len(history.rounds)):
                     history.arrays(number)
 
-    # A change writes and synchronises files, commits a transaction that refers to them, and raises the marks.
-    # The caller must not publish anything before that.
+    # A change first writes and synchronises files, then commits a transaction that refers to them, then raises marks.
+    # The caller must not publish anything before the marks are raised.
 
     def commit_series(self, record: SeriesRecord, written: Path, *, integer_noise: bool = False) -> int:
-        """Move the files of a series into the store and register the series; return the id of its path of cells."""
+        """Move the files of a series into the store and register the series; return the id of the cells' path."""
         series_id, directory = record.series_id, self._series / record.series_id
         with disk_errors(directory):
             written.rename(directory)
@@ -213,12 +213,12 @@ class State:
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round and the rounds in `beside`, all or none; return the generation of the first round."""
+        """Commit a round together with its `beside` rounds, all or none; return the generation of the first round."""
         generation, rounds = self.generation + 1, (record, *record.beside)
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):
             history, metadata = self._history_for(each.path_id), as_text(each.metadata)
-            # A commit may raise an error after it succeeded. A random name never overwrites the file of such a round.
+            # A commit can succeed and still raise an error. A random name never overwrites the file of such a round.
             name = f"round-{at}-{secrets.token_hex(4)}"
             row = (at, each.name, level_text(each.level), float(each.threshold), each.step, metadata)
             written.append((at, each, history, history.write_round(name, each, row, durable=self.durable)))
@@ -253,7 +253,7 @@ class State:
     def commit_step(
         self, record: SeriesRecord, step: StepRecord, files: Sequence[RegisteredFile], replaced: Sequence[str] = ()
     ) -> None:
-        """Append a step to a running series: register the files that the caller wrote, erase the `replaced` files."""
+        """Append a step to a running series: register the caller's files, and erase the `replaced` files."""
         series_id, details = record.series_id, {"step": step.step + 1, "source": step.source}
         with self._changing("append"):
             self._database.insert("step", series_id=series_id, **asdict(step))
@@ -292,7 +292,7 @@ class State:
         self.erase_unknown()
 
     def erase_unknown(self) -> None:
-        """Erase files that the state does not list: obsolete ones, and those of a process that died before commit."""
+        """Erase files that the state does not list: they are obsolete, or their process died before its commit."""
         registered = {f"{self._series}/{name}" for (name,) in self._database.run("read_known_names")}
         unknown = [
             file
@@ -310,7 +310,7 @@ class State:
                     synchronise(path.parent)
 
     def write_attachment(self, record: SeriesRecord, suffix: str, content: bytes | memoryview) -> RegisteredFile:
-        """Write a file for a noise path; the next round of the path registers it."""
+        """Write a file that belongs to a noise path; committing the next round of the path registers the file."""
         name = f"path-{secrets.token_hex(8)}{suffix}"
         return write_file(record.directory / name, content, durable=self.durable)
 
@@ -326,7 +326,7 @@ class State:
             self._event("refuse", self.generation, **columns)
 
     def record_publication(self, directory: Path) -> None:
-        """Record a directory before anything is published in it; the public ledger there will list this store."""
+        """Record a directory before anything is published there. From then on, opening checks its public ledger."""
         rows = self._database.run("select json_extract(metadata, '$.round') from release")
         listed = listed_in_ledger(directory, self.store_id)["releases"]
         if not {release["round"] for release in listed} <= {round_id for (round_id,) in rows}:
@@ -345,7 +345,7 @@ class State:
             self._database.run("update store set identity = $identity", identity=identity)
             self._event("adopt store")
             self.identity = identity
-        # If the process dies before the home is set, the store counts as moved, and every opening raises both marks.
+        # If the process dies before the new home is set, the store counts as moved: opening it raises both marks.
         for directory in self.publications:
             if os.access(directory, os.W_OK):
                 raise_published_generation(directory, self.store_id, self.generation)
@@ -353,7 +353,7 @@ class State:
             self._database.run("update store set home = $home", home=str(self.path))
 
     def raise_marks(self) -> None:
-        """Raise the mark beside the store to its generation; after a move, also raise the mark at its home."""
+        """Raise the mark beside the store to the store's generation; after a move, also the mark at the old path."""
         if not self.durable or not self.generation:
             return
         mark = Mark(self.generation, self.identity)
@@ -363,10 +363,10 @@ class State:
 
     @contextmanager
     def _changing(self, what: str, *, rounds: int = 1) -> Iterator[None]:
-        """Run the block as a transaction, add one generation per round, then raise the marks."""
+        """Run the block as a transaction that adds one generation per round, then raise the marks."""
         with self._database.transaction():
             if not self._database.run("raise_generation", seen=self.generation, rounds=rounds):
-                raise StoreInUseError("another process changed the store meanwhile; nothing was written: begin again")
+                raise StoreInUseError("another process changed the store, so nothing was written: begin again")
             yield
         self.generation += rounds
         self._histories.clear()

@@ -26,8 +26,8 @@ from sparsehist.typing import WordArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# The purposes of salts. BOUNDING decides which keys of a unit are kept, ORDER the order of keys with equal counts.
-# These two salts are sent to the warehouse or cluster that counts. The other two never leave the store.
+# Purposes of salts. BOUNDING selects the keys of a unit that are kept; ORDER shuffles keys with equal counts.
+# The salts for BOUNDING and ORDER are sent to the engine that counts. All other salts never leave the store.
 BOUNDING, ORDER, ROUNDING, _SUPPORT = b"bounding", b"order", b"lots", b"support-keys"
 
 _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, as in splitmix64
@@ -48,7 +48,7 @@ def plain(rows: pl.DataFrame) -> pa.Table:
 
 
 def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) -> WordArray:
-    """Return the hash of each row of keys, without nulls. `table` is `plain(keys)`, if it is already computed."""
+    """Return the hash of each row of `keys`, which has no nulls. `table` is `plain(keys)`, if already computed."""
     table = plain(keys) if table is None else table
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)
@@ -69,7 +69,7 @@ def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) ->
 
 
 def _absorb_texts(state: WordArray, column: pa.ChunkedArray) -> None:
-    """Update the hash state of every row with its text: for all rows at once, 8 bytes after 8 bytes."""
+    """Update the hash state of every row with the string of that row, eight bytes at a time."""
     for chunk in column.chunks:
         of_chunk, state = state[: len(chunk)], state[len(chunk) :]
         _, offsets, content = chunk.buffers()

@@ -43,7 +43,7 @@ def read_mark(store: Path, store_id: str) -> Mark:
     """Return the mark of a store at a path; its generation is -1 if there is no mark.
 
     Raises:
-        StoreDamagedError: If the mark cannot be read. A wrong guess could let noise be drawn twice.
+        StoreDamagedError: If the mark cannot be read. Without it, an old copy could draw noise again.
     """
     return _read_marks(mark_path(store))[0].get(store_id, Mark())
 
@@ -70,7 +70,7 @@ def _line(store_id: str, mark: Mark) -> bytes:
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
-    """Return the marks by store id, and the size of the file in bytes, or 0 if its last line is incomplete."""
+    """Return the marks by store id, and the size of the file in bytes (0 if the last line is incomplete)."""
     marks, lines, readable = dict[str, Mark](), list[bytes](), True
     try:
         content = read_regular(path)
@@ -85,8 +85,8 @@ def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
         readable = False
     if not (readable and lines):
         raise StoreDamagedError(
-            f"{path} cannot be read; restore this file, because it prevents an old copy of the store from drawing "
-            "noise twice"
+            f"{path} cannot be read; restore this file, which prevents an old copy of the store from drawing new "
+            "noise for published levels"
         )
     return marks, 0 if unfinished else len(content)
 
@@ -140,7 +140,7 @@ def publish(directory: Path, entry: dict[str, Any]) -> None:
         elif earlier.get("digest") != entry["digest"]:
             raise StoreRolledBackError(
                 f"the public ledger shows this release with other rows: restore the ledger, or publish in another "
-                f"directory than {directory}"
+                f"directory; the ledger is in {directory}"
             )
 
 
@@ -160,7 +160,7 @@ def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:
-    """Return the entries of a ledger by store id, none if it is missing; raise PermissionError if it is protected."""
+    """Return the entries of a public ledger by store id, {} if there is no ledger; may raise PermissionError."""
     try:
         ledger = read_json(path)
         stores: dict[str, Any] = ledger["stores"]

@@ -256,7 +256,7 @@ def raise_alone(error: BaseException) -> NoReturn:
 def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
     """Raise a NotFoundError that says what to install if an import in this context fails.
 
-    `install` is the argument of `pip install`. `instead` is added to the message, as a hint on how to do without.
+    `install` is the argument of `pip install`. `instead` is a hint at the end of the message.
     """
     try:
         yield

@@ -82,7 +82,7 @@ class Notation:
             raise self.error(f"cannot read the {self.what} {shown(text)}: {reason}; {self.advice()}") from None
 
     def kind(self, form: Form, kinds: Mapping[str, _Kind]) -> _Kind:
-        """Return the entry of `kinds` for a form's name, in upper or lower case."""
+        """Return the entry of `kinds` for a form's name, ignoring case."""
         if form.name.lower() not in kinds:
             raise self.error(f"there is no {self.what} {shown(form.name)}; {self.advice()}")
         return kinds[form.name.lower()]

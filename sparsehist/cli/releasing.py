@@ -40,7 +40,7 @@ _SHORT_NAMES = {
 _ABOUT_LEVELS = """\
 [bold]By level[/], in units. 50, 95, 99 %: the true count from which a key is published with that probability.
 adds: cost added to the population. epsilon: of the population afterwards, at delta 1e-6 (— if none holds)."""
-_ABOUT_COUNTS = "[bold]By true count[/]: the probability of being published, and the mean relative error if published."
+_ABOUT_COUNTS = "[bold]By true count[/]: the probability of publication, and the mean relative error if published."
 _ABOUT_STRATEGIES = """\
 Nothing was released. std: square root of the mean variance of an answer, in units.
 ratio: mean variance over the least of all factorizations, for one key per unit."""

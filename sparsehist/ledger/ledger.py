@@ -66,7 +66,7 @@ class Ledger:
         return replace(self, limits=self.limits.with_event(**event))
 
     def with_release(self, release: Spending, *beside: Spending) -> Ledger:
-        """Return the ledger as it is after a release and after the charges committed with it, `beside`."""
+        """Return the ledger after a release and after the charges `beside` it, which are committed together."""
         # Charges depend on the order of first releases, so this release gets the largest generation.
         first = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
         generation = 1 + max(first, default=0)
@@ -222,7 +222,7 @@ class Ledger:
     # Cost to one privacy unit
 
     def cost_of(self, accounts: Iterable[Account]) -> Cost:
-        """Return the cost of series to one unit. If it counts in at most n periods, add only the n costliest."""
+        """Return the cost of series to one unit. If a unit counts in at most n periods, add only the n costliest."""
         others, in_periods = list[Cost](), dict[str, list[Account]]()
         for account in accounts:
             if account.population in self.limits.periods:
@@ -264,9 +264,9 @@ class Ledger:
         return self._together(population, {one.series_id: one.delta_open for one in accounts}, without)
 
     def _together(self, population: str, each: Mapping[str, Fraction], without: str | None) -> Fraction:
-        """Add up charges of series; of a periodic series, only of as many costliest periods as a unit can count in.
+        """Add up the charges of series; if a unit counts in at most n periods, add only the n largest charges.
 
-        The charge of the series `without` is not added, but this series uses up one of the unit's periods.
+        The charge of the series `without` is not added, but this series is one of the n periods.
         """
         others = [value for series_id, value in each.items() if series_id != without]
         rule = self.limits.periods.get(population)
@@ -350,7 +350,7 @@ class Ledger:
         if not charges.by_path(law) and cap is not None and not account.releases:
             what += f" of a series whose cap {amount_text(cap)} is charged whole at its first release"
         elif not charges.by_path(law) and cap is None and account.releases:
-            what += " of a series without a cap, whose first release is charged like a cap"
+            what += " of a series without a cap, whose first release is charged as its cap"
         # A period may cost at most the limit minus the cost of the costliest other periods.
         apart = account.series_id if population in self.limits.periods else None
         left = amount_text(charges.limit - self.charged(charges, population, apart))

@@ -114,7 +114,7 @@ class Account:
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:
-        """Name of a path's noise distribution; query sessions in a series with Gaussian noise are charged as zCDP."""
+        """Return the name of a path's noise distribution; in Gaussian series, query sessions are charged as zCDP."""
         return ZCDP if path[0] == INTERACTIVE and self.law == GAUSSIAN else self.law
 
     def noise_on(self, path: PathName) -> str:

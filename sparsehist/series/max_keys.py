@@ -228,7 +228,7 @@ def _estimates(
     """Return the bias and noise of the counts of the largest keys for each candidate max_keys and bounding."""
     # Classes with more largest keys than keys, or more than `n_largest`, have no units and contain only noise.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # Assume that numbers of keys are spread over their class, and numbers of largest keys are its geometric mean.
+    # Assume that numbers of keys are spread over their class, and numbers of largest keys equal its geometric mean.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

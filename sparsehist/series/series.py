@@ -120,7 +120,7 @@ class CountedSeries(DeclaredSeries):
         """Release the histogram or the answers to a workload, or return the existing release with this name.
 
         A release is committed before it is returned: after a crash, it is complete or was never drawn. The same name
-        always gives the same numbers. The cells of a series are one noise path: their releases together cost as much
+        always gives the same numbers. The cells of a series share a noise path: their releases together cost as much
         as the finest release. Each workload with a strategy is another path, and the costs of paths add up.
 
         Args:
@@ -259,8 +259,8 @@ class Series(CountedSeries):
         """Open a session that answers adaptively chosen predicates, or continue the session with this name.
 
         A session is a separate noise path, charged as a whole when it opens. An answer is the sum of the counts of
-        matching cells, from a public estimate of all cells. If this is too inaccurate, the session measures the sum
-        with noise and corrects the estimate. If you can list all predicates, a workload release is far better.
+        matching cells, from a public estimate of all cells. If the estimate is too inaccurate, the session measures
+        the sum with noise and corrects the estimate. If you can list all predicates, a workload release is better.
 
         Args:
             name: Name of the session, unique among the releases of the series; a-z, 0-9 and _.
@@ -467,5 +467,5 @@ class PeriodicSeries(DeclaredSeries):
         return periods.plan_period(self.store, self.declaration, levels, chosen, counts)
 
     def finish(self) -> None:
-        """Refuse further periods, and erase the record of which units counted when; releases remain possible."""
+        """Refuse further periods, and erase the record of the periods of each unit; releases remain possible."""
         periods.finish_periods(self.store, self.name)

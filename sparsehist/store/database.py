@@ -145,7 +145,7 @@ class Database:
             yield
         except UnicodeEncodeError:
             raise_alone(StoreError(f"{self._path!r} cannot hold a path or text that is not valid UTF-8; rename it"))
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # their messages may quote data
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # messages of both may quote data
             name = getattr(error, "sqlite_errorname", None) or ""
             if name.startswith(_IN_USE):
                 raise_alone(

@@ -97,7 +97,7 @@ def _locked(path: Path) -> int | None:
         raise
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):  # false if another process replaced the file
+        if os.path.samestat(os.fstat(descriptor), path.stat()):  # not the same if the file was replaced
             return descriptor
     os.close(descriptor)
     return None

@@ -39,7 +39,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
             check_is_newest(state)
         check_is_original(state)
         with disk_errors(state.path):
-            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # SQLite rolled it back on reading the state
+            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # SQLite has already rolled it back
         # An earlier process may have died after its commit, before it erased files and raised the marks.
         state.erase_unknown()
         state.raise_marks()

@@ -1,4 +1,4 @@
-"""Write files atomically, so that each file is on the disk before anything refers to it; read and check files."""
+"""Read and write files of a store. Writes are atomic: a file is on the disk before anything refers to it."""
 
 from __future__ import annotations
 

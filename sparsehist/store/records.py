@@ -40,7 +40,7 @@ class RegisteredFile:
 class PathRecord:
     """A noise path of a series, with the files attached to it. `workload` names a workload, measure or query session.
 
-    The path of the cells is created with the series, other paths with their first release; before, `path_id` is -1.
+    The path of the cells is created with the series, others with their first release; until then, `path_id` is -1.
     """
 
     series_id: str

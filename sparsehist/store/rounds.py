@@ -56,7 +56,7 @@ class Round:
 
 
 def sealed(*row: object) -> bytes:
-    """Return the digest of a round's row: generation, name, level, threshold, step, metadata and spends."""
+    """Return the digest of a round's row in the state: generation, name, level, threshold, step, metadata, spends."""
     return hashlib.sha256(json.dumps(row).encode()).digest()
 
 
@@ -108,7 +108,7 @@ class PathHistory:
 
     def noise(self, level: Spot, n_tracked: int) -> NoiseArray:
         if n_tracked != self.n_tracked:
-            raise StoreInUseError("the tracked cells changed while this release was prepared; release it again")
+            raise StoreInUseError("the tracked cells changed while this release was prepared; repeat the release")
         if level not in self.levels:
             raise NotFoundError("this noise path has no release at that level")
         ordinal, noise = self.levels.index(level), np.empty(n_tracked, self._dtype)

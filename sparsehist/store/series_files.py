@@ -125,7 +125,7 @@ def _keys(columns: Iterable[str]) -> list[str]:
 def _write_parts(
     path: Path, parts: Iterable[tuple[memoryview, int]], *, durable: bool
 ) -> tuple[RegisteredFile, WordArray]:
-    """Write parts to a file; return its record, and the end, checksum and first entry of each part."""
+    """Write parts to a file; return its record, and an array with end, checksum and first entry of each part."""
     index: list[tuple[int, int, int]] = []
     with atomic_file(path, durable=durable) as file:
         for content, first in parts:

@@ -102,7 +102,7 @@ class State:
         return SeriesFiles(record.directory, record.files, record.salt)
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
-        """Return the current noise paths of a series, the path of the cells first; `record` may lack the newest."""
+        """Return the current noise paths of a series, that of the cells first; `record` may lack the newest paths."""
         current = self.series(record.name)
         return list(current.paths) if current is not None and current.series_id == record.series_id else []
 
@@ -326,7 +326,7 @@ class State:
             self._event("refuse", self.generation, **columns)
 
     def record_publication(self, directory: Path) -> None:
-        """Record a directory before anything is published there. From then on, opening checks its public ledger."""
+        """Record a directory before anything is published there, so that every opening checks its public ledger."""
         rows = self._database.run("select json_extract(metadata, '$.round') from release")
         listed = listed_in_ledger(directory, self.store_id)["releases"]
         if not {release["round"] for release in listed} <= {round_id for (round_id,) in rows}:

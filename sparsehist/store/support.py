@@ -1,7 +1,7 @@
 """Derive salts, and hash keys with a keyed 64-bit hash that never changes.
 
 Stores keep these hashes, but hashes of Polars and DuckDB may change with a new version. Tests compare this hash with
-fixed values. A hash only finds candidate rows, whose keys are then compared, so a collision costs a comparison. The
+fixed values. A hash only finds candidate rows, whose keys are then compared, so a collision only costs time. The
 salt prevents outsiders from choosing keys that collide.
 
     state = seed0; for each column: state = step(state, length of the value in bytes), then step for each of its

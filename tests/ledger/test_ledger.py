@@ -74,7 +74,7 @@ def test_poisson_noise_has_a_route_of_its_own(store):
     series = a_series(store, noise="poisson")
     series.release("a", level="0.01", threshold=200)
     assert spent(store, "path")["remaining"] == "0.01"  # without a cap, the first release's level becomes the cap
-    with pytest.raises(BudgetExceededError, match="without a cap, of which the first release"):
+    with pytest.raises(BudgetExceededError, match="without a cap, whose first release"):
         series.release("b", level="0.011", threshold=200)
 
 
@@ -179,7 +179,7 @@ def test_a_second_path_of_a_series_without_a_cap_is_not_free(store):
     a_series(store, noise="laplace").release("a", level="0.1", threshold=500)
     with store.hold() as state:
         ledger = Ledger.of(state)
-    with pytest.raises(BudgetExceededError, match="without a cap, of which the first release"):
+    with pytest.raises(BudgetExceededError, match="without a cap, whose first release"):
         ledger.check(Spending(*ledger.accounts, Fraction(1, 20), measure_path("price")))
 
 

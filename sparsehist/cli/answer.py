@@ -22,7 +22,7 @@ from sparsehist.errors import printable
 MISSING = "—"
 _PIPED_WIDTH = 10_000  # characters; wide enough that tables are not wrapped
 _LONGEST_CELL = 400  # characters
-_PARAMETER = re.compile(  # leaves calls such as catalogue(file='a.csv') unchanged
+_PARAMETER = re.compile(  # calls such as catalogue(file='a.csv') are left unchanged
     r"""\w\((?:[^()]|\([^()]*\))*\)"""
     r"""|(?<!-type |param |table )(?<![-\w(.?&:,])([a-z]+(?:_[a-z]+)*)=(?!{)(?:(["'])(.*?)\2|([^\s"',;:)]*))"""
 )

@@ -216,7 +216,7 @@ class Ledger:
             raise RefusedError(f"no period can be added, because this series is finished: {population!r}")
         if any(account.name == name and account.releases for account in self.of_population(population)):
             raise RefusedError(
-                f"a released and dropped period cannot be counted again, or units would be charged twice: {name!r}"
+                f"a released and dropped period cannot be counted again, or its units would count twice: {name!r}"
             )
 
     # Cost to one privacy unit

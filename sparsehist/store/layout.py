@@ -105,7 +105,7 @@ def _locked(path: Path) -> int | None:
 
 @contextmanager
 def locked_directory(directory: Path) -> Iterator[None]:
-    """Make a private directory and lock it while the block runs; remove it at the end unless it was moved."""
+    """Make a private directory and lock it while the block runs; then remove it, unless it was moved."""
     owner, descriptor = os.getpid(), None
     while descriptor is None:
         with disk_errors(directory.parent), suppress(FileExistsError):

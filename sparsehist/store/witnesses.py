@@ -1,4 +1,4 @@
-"""Files outside a store that show its newest generation: the mark beside the store, and the public ledgers.
+"""Files outside a store that show the store's newest generation: the mark beside the store, and the public ledgers.
 
 A store restored from a backup lacks the noise drawn since then, and would draw new noise for published levels. These
 files reveal that. The mark, a file `<store>.generation`, gets a line after each commit of any store at this path,

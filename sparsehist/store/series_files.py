@@ -1,8 +1,8 @@
 """Write and read the three files of a series: keys sorted by count, hashes of the keys, and an index of these two.
 
 The file `counts` has the keys and their sums of declared measures, sorted by count. Keys of equal count form a group
-and are in uniformly random order. The first keys of a group are tracked; when more are needed,
-the next keys follow. The file is a sequence of Arrow record batches.
+and are in uniformly random order. The first keys of a group are tracked; when more are needed, the next
+keys follow. The file is a sequence of Arrow record batches.
 `support` has the sorted hashes of the keys with their positions in `counts`. `index` has the counts and sizes of the
 groups and, for each part of the other files, its end, its checksum and its first position or hash. A part is compared
 with its checksum before it is used.

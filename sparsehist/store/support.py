@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # Purposes of salts. BOUNDING selects the keys of a unit that are kept; ORDER shuffles keys with equal counts.
-# The salts for BOUNDING and ORDER are sent to the engine that counts. All other salts never leave the store.
+# The salts for BOUNDING and ORDER are sent to the warehouse or cluster that counts; others never leave the store.
 BOUNDING, ORDER, ROUNDING, _SUPPORT = b"bounding", b"order", b"lots", b"support-keys"
 
 _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, as in splitmix64

@@ -1,4 +1,4 @@
-"""Make or plan a release of cells, of a workload or of running counts. Parameters may be given as text."""
+"""Make a release of cells, of a workload or of running counts, or plan releases of cells or running counts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def request_of(
     existing_kind: str | None = None,
     **parameters: Any,
 ) -> tuple[Request, pipeline.Opener]:
-    """Check the parameters of `Series.release`. Return a request, and a function that opens the request's noise path.
+    """Check the parameters of `Series.release`. Return them as a `Request`, and a function that opens the noise path.
 
-    `existing_kind` is the kind of the release that already has the name `name`; None if there is no such release.
+    `existing_kind` is the kind of the existing release called `name`, such as "workload"; None if there is none.
     """
     chosen = {word: value for word, value in parameters.items() if value is not None}
     levels = level_fields(level, epsilon, delta)
@@ -55,7 +55,7 @@ def request_of(
     if of_workload:
         if declaration.steps is not None:
             raise DeclarationError("a running series cannot release workloads", parameter="workload")
-        from sparsehist.release import workload_round  # slow to import, because of scipy
+        from sparsehist.release import workload_round  # imported only when needed, because importing scipy is slow
 
         return workload_round.requested(declaration, name, levels, **chosen), workload_round.open_path
     sums = measure_sums(declaration, chosen.pop("measures", None))
@@ -113,9 +113,9 @@ def release(
     target: Path | None = None,
     **parameters: Any,
 ) -> Release | WorkloadRelease:
-    """Make a release of a series, or return the existing release with the name `name`.
+    """Make a release of a series, or return the existing release called `name`.
 
-    `series` is a declaration or a name. A file `target` that cannot be written is refused before noise is drawn.
+    `series` is a declaration or a name. Raise an error before drawing noise if the file `target` cannot be written.
     """
     checked_name("release", name)
     with home.hold() as state:

@@ -1,4 +1,4 @@
-"""Choose the public parameters of a release of cells and of its sums of measures, before noise is drawn."""
+"""Choose the public parameters of a release of counts and of sums of measures, before noise is drawn."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LARGEST_THRESHOLD = 2.0**48
-# A round can draw 2**31 cells. Only half may be false keys, so that true counts never make a round exceed 2**31.
+# A release draws noise for at most 2**31 cells. At most half may be false keys, which leaves room for nonempty cells.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their distribution in total variation"
 DEFAULT_FALSE_KEYS = 0.01
 """Expected false keys. Compared with 1, the threshold is 1.5 % higher for strings of 32 bytes, 47 % for 294 keys."""
-# Within these limits of count and standard deviation, a count plus noise on the grid fits the 53 bits of a double.
-# Beyond them, noisy counts would be rounded a second time, which would reveal differences between counts.
+# Up to this count, and between these standard deviations, a noisy count on the grid fits the 53 bits of a double.
+# Outside these limits, noisy counts would be rounded twice, and the second rounding would depend on true counts.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 _LEAST_SUM_STD, _LARGEST_SUM_STD = 2.0**-2, 2.0**46
@@ -59,11 +59,11 @@ _Past = Sequence[tuple[Point, Family, float]]
 
 @dataclass(frozen=True)
 class MeasureSums:
-    """Public parameters of the sums of one measure in a release."""
+    """Public parameters of the noisy sums of one measure (for example, of a price) in a release."""
 
     measure: Measure
-    family: Family  # noise of one sum, in steps of the measure
-    level: Fraction  # level of these sums, on the noise path of the measure
+    family: Family  # noise of one sum, in multiples of `measure.step`
+    level: Fraction  # level of the sums; each measure has its own noise path
 
     def __post_init__(self) -> None:
         where = f" for the measure {self.measure.name!r}"
@@ -76,7 +76,7 @@ class MeasureSums:
 
     @property
     def grid(self) -> float:
-        """Grid of published sums, in steps of the measure: 1 for integer noise, else a power of two near std/16."""
+        """Spacing of published sums, in multiples of `measure.step`: 1 for integer noise, else 2**k near std/16."""
         if self.family.integer:
             return 1.0
         return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)
@@ -89,7 +89,7 @@ class MeasureSums:
 
     @property
     def variance(self) -> float:
-        """Variance of a sum's noise and rounding together, in squared units of the measure's column."""
+        """Variance of a published sum, from noise and rounding, in squared units of the measure's column."""
         return self.std**2 + (self.grid * float(self.measure.step)) ** 2 / 12
 
     @property
@@ -99,7 +99,7 @@ class MeasureSums:
 
 
 def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Level]) -> dict[str, Level]:
-    """Return a dict from measure to level; `level` is one level for all, a mapping or text such as `a=0.5, b=1/3`."""
+    """Return a dict from measure to level. `level` is one level for all, a mapping, or text like `a=0.5, b=1/3`."""
     names = [measure.name for measure in measures]
     pairs: list[tuple[str, Level]] = []
     if isinstance(level, Mapping):
@@ -112,7 +112,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
     levels = dict(pairs)
     if not levels or len(levels) < len(pairs) or not levels.keys() <= set(names):
         raise DeclarationError(
-            f"measures= must be one level for all measures, or a level for each of several; measures of the series: "
+            f"measures= must be one level for all, or a mapping from measure to level; measures of the series: "
             f"{', '.join(names) or 'none'}; got {shown(level)}",
             parameter="measures",
         )
@@ -120,7 +120,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
 
 
 def measure_sums(declaration: Declaration, level: Level | Mapping[str, Level] | None) -> tuple[MeasureSums, ...]:
-    """Return one `MeasureSums` for each measure that has a level in `level`, the argument `measures=`."""
+    """Return a `MeasureSums` for each measure to release; `level` is the caller's argument `measures=`."""
     levels = {} if level is None else levels_by_name(declaration.measures, level)
     return tuple(
         MeasureSums(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))
@@ -131,7 +131,7 @@ def measure_sums(declaration: Declaration, level: Level | Mapping[str, Level] | 
 
 @dataclass(frozen=True)
 class CellRequest(Request):
-    """The parameters that a caller gave for a release of cells."""
+    """The parameters of a release of cells, as the caller gave them."""
 
     kind: ClassVar[str] = "cells"
 
@@ -164,7 +164,7 @@ def requested(
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check the parameters of a release of cells without a store; `levels` is the result of `level_fields`."""
+    """Check the parameters of a release of cells; no store is needed. `levels` is the result of `level_fields`."""
     if sum(value is not None for value in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
             "give only one of threshold= and false_keys= (in an open domain, of threshold= and open_delta=)",
@@ -183,7 +183,7 @@ def requested(
 def _within(
     what: str, value: float | None, low: float, high: float, kind: type[DeclarationError] = ThresholdError
 ) -> float | None:
-    """Return `value` as a float, or None if it is None; refuse a value that is not above `low` and at most `high`."""
+    """Return `value` as a float, or None for None. Raise an error unless `low` < `value` <= `high`."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, Real) or not low < value <= high:
@@ -194,7 +194,7 @@ def _within(
 def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
     """Return the metadata of a release of cells, including its threshold.
 
-    `past` has a pair for each level that was released before: the level, and its lowest effective threshold.
+    `past` lists the levels released before, each with the lowest threshold applied to unrounded noisy counts.
     """
     family, level = declaration.family_in_units, present(request.level)
 
@@ -219,11 +219,11 @@ def parameters_at(
     past: _Past,
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
-    """Return the metadata of a release of cells, or of one step of a running series, as keyword arguments.
+    """Return fields of the metadata of a release of cells, or of a step of a running series, as a dict.
 
-    `point` is the step (0 for cells) and the level. `past` has the point, noise family and lowest effective threshold
-    of each earlier release. Noise is in parts of a count. If an effective threshold would make the round draw all
-    empty cells, `still_lazy` returns the largest P[noise > threshold] that would not, otherwise None.
+    `point` is the step (0 for cells) and the level; `past` lists the point, noise family and threshold of earlier
+    releases. Noise is in parts of a count. `still_lazy(threshold)` is None unless noise must be drawn for every empty
+    cell; then it is the largest P[noise > threshold] for which this is not necessary.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
     check_std(std, _LEAST_STD, _LARGEST_STD, "counts")
@@ -248,7 +248,7 @@ def parameters_at(
 def _closed_threshold(
     family: Family, declaration: Declaration, request: CellRequest, still_lazy: Callable[[float], float | None]
 ) -> dict[str, Any]:
-    """Return the threshold metadata for a closed domain; `effective_threshold` is in parts of a count."""
+    """Return the metadata about the threshold in a closed domain; `effective_threshold` is in parts of a count."""
     size, unit, level = declaration.domain.size, declaration.unit_of_counts, present(request.level)
     if request.open_delta is not None:
         raise DeclarationError(
@@ -269,7 +269,7 @@ def _closed_threshold(
     if expected > request.max_false_keys:
         problem = f"publish about {expected:.3g}"
     elif size > limit and (share := still_lazy(effective)) is not None:
-        # Exact fractions are used, because the size of a domain may exceed the largest float.
+        # Compute with exact fractions, because the size of a domain may exceed the largest float.
         problem, limit = "have to draw all", float(min(Fraction(share) * size, Fraction(sys.float_info.max)))
     if problem:
         raise ThresholdError(
@@ -287,7 +287,7 @@ def _closed_threshold(
 def _open_threshold(
     point: Point, family: Family, declaration: Declaration, request: CellRequest, past: _Past
 ) -> dict[str, Any]:
-    """Return the threshold and delta metadata for an open domain; refuse to exceed the series' remaining delta."""
+    """Return the metadata about threshold and delta in an open domain. Raise an error if too little delta remains."""
     if request.false_keys is not None:
         raise DeclarationError(
             "an open domain has no false keys, because keys without units are never published: give open_delta=, "
@@ -302,8 +302,8 @@ def _open_threshold(
             share = min(left, left if request.open_room is None else request.open_room) / 2
             if not share > 0:
                 raise BudgetExceededError(
-                    "the budget of the population has no delta left for open domains: set a larger budget that has a "
-                    "delta for open domains. Nothing was spent"
+                    "the budget of the population has no delta left for open domains: set a budget with more delta "
+                    "for open domains. Nothing was spent"
                 )
         if share > left:
             raise _refusal(share, before, "at most the remaining delta may be spent")
@@ -332,7 +332,7 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 
 
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
-    """Return the joint guarantee of all releases of an open domain; `words` is the guarantee without its delta."""
+    """Return the joint guarantee of all releases of an open domain; `words` is the guarantee without `delta`."""
     zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
     joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"
     return (
@@ -342,16 +342,16 @@ def joint_statement(declaration: Declaration, words: str, finest: Fraction, delt
 
 
 def sums_published(metadata: CellMetadata) -> tuple[MeasureSums, ...]:
-    """Return the parameters of a release's sums of measures, read from its metadata."""
+    """Return the parameters of the sums of measures in a release, read from the metadata of the release."""
     return measure_sums(metadata.declaration, metadata.measure_levels)
 
 
 def measure_limits(frame: pl.DataFrame, metadata: CellMetadata, alpha: float) -> dict[str, FloatArray]:
-    """Return confidence limits of a release's sums and means; an interval is wrong with probability at most `alpha`.
+    """Return confidence limits of a release's sums and means; each interval has a confidence of at least 1 - `alpha`.
 
     Columns have names such as price_sum_low, price_sum_high, price_mean_low and price_mean_high; shape (rows,) each.
-    Only Gaussian noise gives limits of means; they are infinite if the true number of events may be 0. If a measure
-    cannot be negative, its limits are at least 0.
+    Limits of means need Gaussian noise, and are infinite if the true number of events may be 0. If a measure cannot
+    be negative, its limits are at least 0.
     """
     limits: dict[str, FloatArray] = {}
     laws = {sums.measure.name: sums for sums in sums_published(metadata)}
@@ -374,7 +374,7 @@ def _ratio_limits(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Fieller's confidence limits of the ratio of two true sums, from sums with independent Gaussian noise.
 
-    The limits enclose all r with |above - r * below| <= z standard deviations, for the normal quantile z of `alpha`.
+    They enclose each r for which |above - r * below| is at most a normal quantile times its standard deviation.
     """
     z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
     square = below**2 - z**2 * law_below.variance
@@ -388,7 +388,7 @@ def _ratio_limits(
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Return means per event; a mean is NaN if `events_sum` is at most 0. Without `events_sum`, return nothing."""
+    """Return the mean of each measure per event, NaN if `events_sum` is at most 0; {} if there is no `events_sum`."""
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}

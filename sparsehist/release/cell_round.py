@@ -1,6 +1,6 @@
-"""Draw the noise of a release of cells and of its sums of measures, and read the rows of a committed release.
+"""Draw the noise of a release of counts and of sums of measures, and read the rows of a committed release.
 
-The noise path of a measure stores each cell published with this measure: its true sum, and its noise at all levels.
+The noise path of a measure stores the true sum and the noise at all levels of each cell published with this measure.
 The noise of sums is independent of the noise of counts, so noisy counts may decide which sums are published
 (docs/mathematics.md, measures). Sums are committed together with the counts of the same release.
 """
@@ -75,7 +75,7 @@ class CellPath(_TrackingPath):
     def statement(self, request: CellRequest, metadata: CellMetadata) -> str:
         declaration, level = self.locked.declaration, present(request.level)
         if declaration.domain.is_open:
-            # In an open domain the delta covers all releases together, so the stated level must cover them too.
+            # In an open domain the delta covers all releases together, so the stated level must also cover them all.
             level = max([level, *(spent_level for spent_level, _ in self._past)])
         words = declaration.family_in_units.statement(level)
         if declaration.domain.is_open:
@@ -156,7 +156,7 @@ class MeasurePath(_TrackingPath):
         return measure_path(self.request.measure.name)
 
     def draw_sums(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of a release's sums; cells new on this path also get noise at all earlier levels."""
+        """Draw the noise of a release's sums. Cells new on this noise path also get noise at all earlier levels."""
         declaration, path_id, measure = self.locked.declaration, self.path_id, self.request.measure
         family, level, (tracked, empty_keys) = self.request.family, self.request.level, self.tracked()
         n_tracked, near = tracked.position.size, self.neighbours(level, tracked.position.size)
@@ -199,9 +199,9 @@ class MeasurePath(_TrackingPath):
 
 
 def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
-    """Return sums plus noise, rounded to the grid. Sums, noise and grid are in steps of the measure; any shape.
+    """Return sums plus noise, rounded to the grid. All three are in units of the measure's step, and of any shape.
 
-    The largest multiple of the grid in each sum is added last, so the noise loses no precision to large sums.
+    The part of each sum that lies on the grid is added last, so that large sums do not make the noise less precise.
     """
     on_grid = np.floor(sums / grid) * grid
     return np.asarray(on_grid + round_to_grid((sums - on_grid) + noise, grid), np.float64)
@@ -236,13 +236,13 @@ def _assign_cells(
 ) -> tuple[IntArray, IntArray]:
     """Return, for each newly tracked cell, its position in the counts file (-1 if empty) and its true count.
 
-    Cells with equal counts form a group, are stored in uniformly random order, and are tracked in this order. So the
-    next cells of a group are a uniform choice among its untracked cells.
+    Cells with equal counts form a group. They are stored in uniformly random order and tracked in this order, so the
+    next cells of a group are a uniformly random choice among its untracked cells.
     """
     count, start, _ = files.groups
     counted = counts > 0
     of_file = np.searchsorted(count, counts[counted])
-    # Per group: offset from the index in `new` to the position in the counts file.
+    # For each group, the offset from the index in `new` to the position in the counts file.
     ahead = np.searchsorted(new.group, np.arange(counts.size))
     ahead[counted] = start[of_file] + n_taken[of_file] - ahead[counted]
     of_group = counts[new.group]

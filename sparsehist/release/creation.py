@@ -41,7 +41,7 @@ _CHANGED = {
 def with_source(declaration: Declaration, source: object) -> Declaration:
     """Return the declaration with the fields that depend on the source of the log.
 
-    These are the types of keys, whether every engine keeps the same keys of a unit, and what the guarantee assumes.
+    These fields are the data types of keys, whether all engines bound alike, and what the guarantee assumes.
     """
     if is_spark_frame(source) or (isinstance(source, Counts) and source.counted_by is not None):
         declaration = replace(declaration, bounding=replace(declaration.bounding, portable=True))
@@ -67,10 +67,10 @@ def counted_into(
     declaration: Declaration,
     counting: Counting | None = None,
     *,
-    if_exists: str = "error",  # "error", "reuse", or "resume", which reuses even if the source cannot be compared
+    if_exists: str = "error",  # "error", "reuse", or "resume": reuse even if the logs cannot be compared
     is_bounded: bool = False,  # True for `Counts` that this package has bounded for the declared unit
     choose: PairsChosen | None = None,
-    check: Callable[[State], None] | None = None,  # refuses to commit if the input of `choose` has changed
+    check: Callable[[State], None] | None = None,  # raises an error if `choose` used outdated periods
 ) -> SeriesRecord:
     """Count a log into a new series, or return the existing series if it is equal; create the store if needed."""
     declaration, counting = with_source(declaration, source), counting or Counting()
@@ -95,7 +95,7 @@ def counted_into(
                     if check is not None:
                         check(state)
                     return _registered(state, declaration, new, written)
-    return _reused(home, record, source, declaration, if_exists)  # the series existed, or another process made it
+    return _reused(home, record, source, declaration, if_exists)  # another process may have created the series
 
 
 def declared_into(home: Home, declaration: Declaration, if_exists: str) -> SeriesRecord:
@@ -125,7 +125,7 @@ def _registered(state: State, declaration: Declaration, new: SeriesRecord, writt
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return the source to count; refuse a query whose rows may mix units, unless it is declared unverified."""
+    """Return the source to count. Raise an error if a query may mix rows of several units and is not `unverified`."""
     if not isinstance(source, Query):
         return source
     query = replace(source, unverified=source.unverified or declaration.unverified)
@@ -142,7 +142,7 @@ def _reading(declaration: Declaration) -> dict[str, Any]:
 
 
 def pairs_of_log(home: Home, source: object, declaration: Declaration, salt: bytes, counting: Counting) -> UnitPairs:
-    """Return the distinct pairs of unit and key of a log, after checking its query. The store is not locked."""
+    """Return the distinct (unit, key) pairs of a log. A query is checked first. The store is not locked."""
     log = checked_source(source, declaration)
     with ExitStack() as spills, reporting(counting.progress) as report:
         with home.hold() as state:
@@ -194,13 +194,13 @@ def _counted(
 
 
 def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterator[pl.DataFrame]:
-    """Yield the frames of counts unchanged; refuse an empty log, and counts too large for exact sums with noise."""
+    """Yield the frames of counts unchanged. Raise an error if the log is empty, or a count is too large."""
     for number, frame in enumerate(frames):
         if number == 0 and frame.is_empty() and not may_be_empty:
             raise DataError(EMPTY)
         if int(frame["count"].max() or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
             raise DataError(
-                "a count is too large for adding noise in a double: check that the count column counts units, "
+                "a count is too large to add noise exactly: check that the count column counts units, "
                 f"or scale it; the largest allowed count is {LARGEST_COUNT}"
             )
         yield frame

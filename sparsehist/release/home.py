@@ -1,4 +1,4 @@
-"""The `Home` class: the location of a store, and settings for calls to it (waiting time, caller, randomness)."""
+"""The `Home` class: the location of a store, and settings for its use (waiting time, caller, randomness)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _worked_in: int | None = None
 
 
 class Home:
-    """The location of a store, on disk or in memory, and settings for calls to it. Calls leave no file open.
+    """The location of a store, on disk or in memory, and settings for its use. No file stays open between calls.
 
-    A call waits up to `wait` seconds for a store in use. The ledger records `who`, the caller, by default the user of
-    the operating system. A store in memory is erased when this object is deleted.
+    A call waits up to `wait` seconds while another process uses the store. The ledger records `who` made a call, by
+    default the user of the operating system. A store in memory is erased when this object is deleted.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Home:
 
     @contextmanager
     def hold(self, *, at_least: float = 0.0) -> Iterator[State]:
-        """Lock the store for a `with` block, check and open it; wait up to max(`wait`, `at_least`) seconds."""
+        """Lock and open the store for a `with` block; wait for the lock up to max(`wait`, `at_least`) seconds."""
         if _worked_in not in (None, os.getpid()):
             raise StoreError(
                 "this process was forked after Polars had started threads, and a fork does not copy threads: start "

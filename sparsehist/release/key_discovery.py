@@ -45,7 +45,7 @@ _MOST_ROUNDS = 8
 
 
 def shares_of_rounds(rounds: int) -> list[Fraction]:
-    """Return each round's share of level and delta, such as 1/50, 2/25 and 9/10; the shares add up to 1."""
+    """Return the share of level and delta that each round gets, such as 1/50, 2/25 and 9/10; the shares sum to 1."""
     left, shares = Fraction(1), list[Fraction]()
     for number in range(rounds - 1):
         shares.append(left * (_LAST if number == 0 else _EARLIER))
@@ -150,7 +150,7 @@ def planned_rounds(
     name: str = "discovery",
     **declared: Any,
 ) -> list[Round]:
-    """Check the parameters of `discover_keys` and return the rounds; `declared` has further fields of the series."""
+    """Check the parameters of `discover_keys` and return the rounds; `declared` has further fields of each series."""
     checked_whole("rounds", rounds, 1, _MOST_ROUNDS)
     if not isinstance(key, str):
         raise DeclarationError(f"key must name one column, got {shown(key)}")
@@ -167,7 +167,7 @@ def planned_rounds(
 
 
 def check_room(home: Home, planned: Sequence[Round]) -> None:
-    """Refuse new rounds that would exceed a budget, before noise is drawn; rounds that already exist cost nothing."""
+    """Raise an error before drawing noise if new rounds would exceed a budget. Existing rounds cost nothing."""
     if not home.path.exists():
         return
     with home.hold() as state:
@@ -175,7 +175,7 @@ def check_room(home: Home, planned: Sequence[Round]) -> None:
 
 
 def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
-    """Return the ledger with the planned rounds and their costs added; refuse a round that exceeds a limit."""
+    """Return the ledger with the planned rounds and their costs added. Raise an error if a round exceeds a limit."""
     for each in planned:
         declaration = each.declared
         ledger.check_series(declaration)

@@ -43,7 +43,7 @@ class Request:
 
     @property
     def missing(self) -> list[str]:
-        """Parameters that a new release needs and this request lacks, such as "level="."""
+        """Parameters that a new release needs but this request lacks, such as "level="."""
         return ["level="] if self.level is None and self.goal is None else []
 
     def as_json(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def level_fields(
 
 
 def check_std(std: float, least: float, largest: float, unit: str, where: str = "") -> None:
-    """Refuse a level whose noise is too small or too large to be added to a count exactly in a double."""
+    """Raise a LevelError if noise of this standard deviation is too small or too large for exact sums in doubles."""
     if not least <= std <= largest:
         wrong, right = ("fine", "smaller") if std < least else ("coarse", "larger")
         raise LevelError(
@@ -87,17 +87,17 @@ class Metadata:
 
     name: str
     level: str
-    std: float  # standard deviation of the noise of a cell, or root mean square over answers; in counts
-    grid: float  # step of the grid, in counts; published numbers are multiples of this step
+    std: float  # standard deviation of a cell's noise (for workloads, root mean square over answers), in counts
+    grid: float  # spacing of the grid, in counts; published numbers are multiples of this spacing
     threshold: float | None  # threshold in counts; None if every cell or answer is published
-    numerical_slack: float  # bound on the total variation distance from the stated distribution
+    numerical_slack: float  # bound on the total variation distance of the computed from the stated distribution
     guarantee: str = ""  # in words
-    declaration: Declaration  # `source` covers the steps of a running series up to the released step
+    declaration: Declaration  # for a running series, `source` describes only steps up to the released step
     epsilon_delta: str | None = None  # the (epsilon, delta) that was requested instead of a level
-    per_period: str | None = None  # cost so far of a periodic series, for one unit in one period
-    per_user: str | None = None  # cost so far of a periodic series, for one unit in all periods
+    per_period: str | None = None  # for a periodic series: cost of all releases so far for a unit in one period
+    per_user: str | None = None  # for a periodic series: cost of all releases so far for a unit in all periods
     store: str | None = None
-    round: str | None = None  # random id of the round, because names and generations may repeat
+    round: str | None = None  # random id of the release, because names and generations may repeat
     released_at: str | None = None  # time in UTC, read before noise is drawn
     generation: int | None = None  # generation (number of commits) of the store after this release
 
@@ -138,9 +138,9 @@ class CellMetadata(Metadata):
     delta_share: float | None = None  # delta that this release may spend in an open domain, requested or by default
     delta_infinity: float | None = None  # delta that this and all earlier releases spend in an open domain
     delta_remaining: float | None = None
-    counts: str | None = None  # what a count means; None if it is a number of units
+    counts: str | None = None  # meaning of a count, in words; None if a count is a number of units
     measure_levels: dict[str, str] | None = None  # level of each measure, charged in addition to the level of counts
-    measure_stds: dict[str, float] | None = None  # standard deviation of each measure's sums, in the column's unit
+    measure_stds: dict[str, float] | None = None  # standard deviation of each measure's sums, in units of its column
 
     @property
     def delta_spent(self) -> float:
@@ -173,10 +173,10 @@ class WorkloadMetadata(Metadata):
 
     workload: str
     strategy: str
-    noise_std: float  # standard deviation of the noise of each measurement of the strategy, in counts
+    noise_std: float  # standard deviation of the noise Z of each entry of R·x, in counts
     least_std: float  # standard deviation of the answer with the least noise, in counts
-    sensitivity: float  # sensitivity of all measurements: L2 for Gaussian noise, otherwise L1
-    cell_grid: float | None  # grid to which the noise of each cell was rounded; None if answers were rounded
+    sensitivity: float  # sensitivity of R·x: in L2 for Gaussian noise, otherwise in L1
+    cell_grid: float | None  # grid to which the noise of cells was rounded; None if answers were rounded instead
     counts: str | None = None  # what an answer counts: units, or each unit once per cell
 
 
@@ -186,10 +186,10 @@ class InteractiveMetadata(Metadata):
 
     kind = "interactive"
 
-    accuracy: str  # largest error of an answer as a share of the sum of all counts; exact number as text
+    accuracy: str  # largest error of an answer, as a fraction of the sum of all counts; exact number as text
     most_updates: int  # largest number of answers that the session can measure
     mass: int | None  # declared sum of all bounded counts; None if the session measured this sum
-    start: str | None = None  # the release from which the first hypothesis was made
+    start: str | None = None  # release whose counts are the first hypothesis, if any
     update: int | None = None  # number of this measured answer; None for the session as a whole
 
 
@@ -202,7 +202,7 @@ _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float | int, "None": 
 
 
 def read_metadata(stored: Mapping[str, Any]) -> _Known:
-    """Read metadata, as `as_dict` writes it, from an untrusted file; nothing named in it is opened or imported."""
+    """Read metadata written by `as_dict` from an untrusted file. Do not open or import anything that it names."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     values: dict[str, Any] = {}
     for each in fields(record):

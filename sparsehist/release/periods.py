@@ -88,19 +88,19 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
     elif _in_use(ledger, name):
         raise RefusedError(
             f"{name!r} is a periodic series, which can be dropped only if it has no periods and no period was ever "
-            "released: drop its periods instead, each by the name of its series"
+            "released: drop the series of its periods instead, each by its name"
         )
     else:
         state.declare("drop periods", population=name, reason=reason)
 
 
 def _in_use(ledger: Ledger, population: str) -> bool:
-    """Return whether a population has a series, or had a series that was dropped after releases."""
+    """Return whether a population has series, or dropped series that made releases."""
     return any(account.releases or account.dropped is None for account in ledger.of_population(population))
 
 
 def declared_periods(state: State, name: str) -> Declaration:
-    """Return the declaration of a periodic series; its domain is read from the last period, if there is one."""
+    """Return the declaration of a periodic series, with the domain of its last period if there are any periods."""
     declaration = Declaration.from_json(Ledger.of(state).limits.declarations[name])
     records = periods_of(state, name)
     return replace(declaration, domain=declaration_of(records[-1]).domain) if records else declaration
@@ -113,7 +113,7 @@ def append_period(
     rule = present(periodic.every)
     if isinstance(periodic.domain, UnreadDomain):
         raise NotFoundError(
-            "a catalogue is not stored before the first period: declare the series again with if_exists='reuse', and "
+            "a catalogue is stored with the first period: declare the series again with if_exists='reuse', and "
             f"append a period to the result; the series is {periodic.name!r} of {home!r}"
         )
     if isinstance(source, Counts) and rule.most_periods is not None:
@@ -129,7 +129,7 @@ def append_period(
             if len(records) >= rule.n_periods:
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
-            # An existing period is returned unchanged. If it is dropped meanwhile, `_check_same` raises an error.
+            # A period that exists is returned unchanged; `_check_same` raises an error if it is dropped meanwhile.
             full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
             series_ids = [record.series_id for record in records]
             further = {
@@ -168,7 +168,7 @@ def plan_period(
 
 
 def finish_periods(home: Home, name: str) -> None:
-    """Refuse further periods of a periodic series, and erase the record of which units counted in which periods."""
+    """Allow no further periods of a periodic series, and erase the lists of the units counted in each period."""
     with home.hold() as state:
         if name not in Ledger.of(state).limits.finished:
             state.declare("finish periods", population=name)
@@ -178,14 +178,14 @@ def finish_periods(home: Home, name: str) -> None:
 
 
 def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesRecord]) -> tuple[pl.DataFrame, str]:
-    """Return the units that already count in `most_periods` periods, and the data type of earlier units. Secret.
+    """Return the units already counted in `most_periods` periods, and the data type of all earlier units. Secret.
 
     Each period stores a list of its units in the directory of its series. The list is as secret as the log.
     """
     gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(periodic.name))
     if gone or any(_units_of(record) is None for record in records):
         raise RefusedError(
-            f"nothing more can be added to {periodic.name!r}: the record of which units counted in earlier "
+            f"nothing more can be added to {periodic.name!r}: the record of which units were counted in earlier "
             "periods was erased, by finish() or by dropping a released period"
         )
     lists = [read_frame(record.directory, present(_units_of(record))) for record in records]
@@ -200,10 +200,10 @@ def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesR
 def _count_in_period(
     periodic: Declaration, full: pl.DataFrame, earlier_kind: str, pairs: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[str, bytes]]:
-    """Return the pairs of unit and key that count in a period, and the content of a file with their units.
+    """Return the (unit, key) pairs to count in a period, and the content of the file that lists their units.
 
-    The file has one column, named after the data type of the units. Whether a unit counts depends only on the earlier
-    periods in which this unit counted.
+    The file has one column, named after the data type of the units. Whether a unit is counted depends only on the
+    number of earlier periods in which this unit was counted.
     """
     units, kind = comparable_units(pairs["unit"], present(periodic.unit))
     pairs, kind = pairs.with_columns(units.alias("unit")), kind_of_all(earlier_kind, kind, "periods")
@@ -213,10 +213,10 @@ def _count_in_period(
 
 
 def _check_same(periodic: Declaration, series_ids: Sequence[str], state: State) -> None:
-    """Refuse to commit if periods were added or dropped while the log was counted."""
+    """Raise an error before the commit if periods were added or dropped while the log was counted."""
     if [record.series_id for record in periods_of(state, periodic.name)] != series_ids:
         raise StoreInUseError(
-            "another period was added or dropped while this one was counted, which may change the units that count: "
+            "another period was added or dropped while this one was counted, which may change the units to count: "
             f"nothing was written, so append the period to {periodic.name!r} again"
         )
 
@@ -236,7 +236,7 @@ def names_of_period(periodic: Declaration, named: str | date) -> tuple[str, str]
     if isinstance(named, str) and (kind == "week" or "W" not in named.upper()):
         text = f"{named}-01" if kind == "month" and re.fullmatch(r"\d{4}-\d\d", named) else named.upper()
         with suppress(ValueError):
-            day = date.fromisoformat(text)  # for a week, this is its Monday
+            day = date.fromisoformat(text)  # the Monday of a week such as 2026-W12
     if not isinstance(day, date) or isinstance(day, datetime):
         raise DeclarationError(f"period must be a {kind} such as {_EXAMPLES[kind]}; got {shown(named)}")
     label = day.strftime(_FORMATS[kind])

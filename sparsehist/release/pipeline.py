@@ -1,8 +1,8 @@
-"""Return an existing release of any kind, or make it: check the request, fix public parameters, draw and commit.
+"""Make or return a release of any kind: check the request, fix public parameters, draw and commit the noise.
 
 Each kind of release (cells, workloads, running counts, …) has two classes: a `Request` with the caller's parameters,
-and a `NoisePath` that draws and reads noise. Plans and dry runs compute levels and costs with the same functions as a
-release, from public parameters only, so they refuse the same requests.
+and a `NoisePath` that draws and reads noise. Plans and dry runs compute levels and costs with the functions that a
+release uses, from public parameters only, so a plan refuses the same requests as a release.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LockedSeries:
 
 @dataclass(frozen=True, repr=False)
 class NoisePath:
-    """A noise path of a series. The first round on the path adds the path to the store."""
+    """A noise path of a series. The first release on the path adds the path to the store."""
 
     locked: LockedSeries
 
@@ -71,13 +71,13 @@ class NoisePath:
 
     @property
     def record(self) -> PathRecord | None:
-        """Record of the path in the store; None before the first round."""
+        """Record of the path in the store; None before the first release on it."""
         paths = self.locked.state.paths(self.locked.record)
         return next((path for path in paths if path.name == self.name), None)
 
     @property
     def path_id(self) -> int | None:
-        """Id of the path in the store; None before the first round."""
+        """Id of the path in the store; None before the first release on it."""
         return None if (record := self.record) is None else record.path_id
 
     @property
@@ -86,7 +86,7 @@ class NoisePath:
         return [] if (path_id := self.path_id) is None else [level for level, _ in self.locked.state.past(path_id)]
 
     def neighbours(self, level: Fraction, size: int) -> dict[Fraction, NoiseArray]:
-        """Return a dict from level to stored noise, at `level` if it was released, else at the nearest levels."""
+        """Return a dict from level to stored noise: at `level` if it was released, else at the adjacent levels."""
         spent = self.spent
         coarser, finer = [at for at in spent if at <= level], [at for at in spent if at >= level]
         near = {*([max(coarser)] if coarser else []), *([min(finer)] if finer else [])}
@@ -95,7 +95,7 @@ class NoisePath:
     def new_round(
         self, request: Request, metadata: Metadata, stored: dict[str, Any] | None = None, **drawn: Any
     ) -> NewRound:
-        """Return a round that can be committed; the first round on a path also adds the path to the store."""
+        """Return a round of noise to be committed. The first round on a path also adds the path to the store."""
         path_id: int | PathRecord | None = self.path_id
         if path_id is None:
             integer = drawn["level_noise"].dtype.kind == "i"
@@ -104,7 +104,7 @@ class NoisePath:
         return NewRound(path_id, request.name, present(request.level), *public, **drawn)
 
     def metadata(self, request: Any) -> Metadata:
-        """Return the public metadata of a release, without the guarantee; refuse an impossible request."""
+        """Return the public metadata of a release, except its guarantee. Raise an error for impossible requests."""
         raise NotImplementedError
 
     def statement(self, request: Any, metadata: Any) -> str:
@@ -125,7 +125,7 @@ ANSWER = "/"
 
 
 def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
-    """Return the releases of a series in order, leaving out answers of query sessions and sums of measures."""
+    """Return the releases of a series, oldest first, without answers of query sessions and sums of measures."""
     return [release for release in state.releases(record) if ANSWER not in release.name]
 
 
@@ -138,12 +138,12 @@ RELEASES = {
 
 
 def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]:
-    """Return a row for each release of a series, in order, with the columns of `RELEASES`."""
+    """Return a row for each release of a series, oldest first, with the columns of `RELEASES`."""
     return [{name: release.metadata.get(name) for name in RELEASES} for release in published(state, record)]
 
 
 def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:
-    """Return the ledger for checking a release; if no limit applies, the ledger contains only this series."""
+    """Return the ledger that releases are checked against. If no limit applies, it contains only this series."""
     limits = Limits(state.events(limits=True))
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
     if not whole and declaration.period is None and limited == (None, None):
@@ -154,7 +154,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the cost of all periods after a release, in words and as metadata; empty outside periodic series."""
+    """Return the cost of all periods after a release, in words and as metadata; both empty if there are none."""
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:
@@ -177,7 +177,7 @@ def prepared(
     request: _Request,
     metadata: Callable[[_Request], _Metadata],
 ) -> tuple[_Request, _Metadata, tuple[Spending, ...]]:
-    """Return a request with its level, and the metadata and ledger charges of the release; draw no noise.
+    """Return the request with its level filled in, and the metadata and ledger charges of the release; draw no noise.
 
     The first charge is for the noise of counts or answers, and includes the numerical slack of the whole release. The
     charges for measures follow.
@@ -187,7 +187,7 @@ def prepared(
     level = request.level if goal is None else level_for(goal, ledger, declaration)
     if goal is not None and opens:
         split = _split(goal, budget, opens=True)
-        share = 2 * float(split.open)  # doubled, because by default a release takes half of the remaining delta
+        share = 2 * float(split.open)  # doubled, because by default a release spends half of the remaining delta
         room = share if room is None else min(room, share)
     request = replace(request, level=level, open_room=room)
     public = metadata(request)
@@ -198,17 +198,17 @@ def prepared(
         )
         if added > float(split.open) * (1 + 1e-9):
             raise BudgetExceededError(
-                "this threshold needs more delta for open domains than is set aside for them: give no threshold, or "
+                "this threshold needs more delta than is set aside for open domains: give no threshold, or "
                 f"a smaller open_delta. Nothing was spent; {added:.6g} exceeds {float(split.open):.6g} of {goal}"
             )
     return request, public, (release, *(Spending(series_id, at, name) for name, at in request.beside))
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
-    """Return the largest level that meets the epsilon of `goal` with the part of its delta set aside for noise.
+    """Return the largest level whose noise satisfies `goal` without the part of its delta set aside for open domains.
 
-    The level is rounded down to 12 digits. It is computed with the route and the split of delta of the population's
-    budget, if any, so that an unused budget of the same (epsilon, delta) allows the level.
+    The level is rounded down to 12 digits. If the population has a budget, the level is computed with the route and
+    the split of delta of this budget, so that an unspent budget of the same (epsilon, delta) allows it.
     """
     law, budget = law_of(declaration.noise), ledger.budget_of(declaration.population)
     share = _split(goal, budget, opens=declaration.domain.is_open).noise
@@ -220,7 +220,7 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
 
 
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
-    """Split a goal's delta between noise and open domains as the budget does, or by `OPEN_SHARE` without a budget."""
+    """Split the delta of `goal` between noise and open domains as the budget does; without one, use `OPEN_SHARE`."""
     if budget is not None and budget.epsilon is not None and budget.delta and budget.noise.route != PURE_ROUTE:
         of_delta = goal.delta / budget.delta
         noise = budget.noise.delta if budget.noise.route == POISSON_ROUTE else budget.split.noise
@@ -234,7 +234,7 @@ Opener = Callable[[LockedSeries, Any], NoisePath]
 
 
 def release(locked: LockedSeries, request: Request, open_path: Opener) -> Release | WorkloadRelease:
-    """Return the release with the requested name, or make it. The caller has locked the store."""
+    """Return the release with the requested name, or make it. The caller must have locked the store."""
     from sparsehist.release.releases import release_of  # imports Polars
 
     state, record, declaration = locked.state, locked.record, locked.declaration
@@ -250,9 +250,9 @@ def release(locked: LockedSeries, request: Request, open_path: Opener) -> Releas
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
     check_release(state, ledger, *spends, path_id=path.path_id, name=request.name)
-    # Compute the guarantee last, because this may take longer than all checks.
+    # Compute the guarantee after the checks, because it may take longer than all of them.
     periods, of_periods = of_all_periods(ledger, declaration, spends)
-    declared = metadata.declaration  # for a running series, `source` covers the steps up to the released step
+    declared = metadata.declaration  # for a running series, `source` describes the steps up to the released step
     guarantee = (_guarantee(path, request, metadata), periods, declared.rests_on, declared.neighbours)
     # Read the clock before drawing, because the duration of drawing depends on secrets.
     metadata = replace(
@@ -278,7 +278,7 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
     """Return the guarantee of a release in words, with the (epsilon, delta) that was requested, if any."""
     if request.goal is None:
         return path.statement(request, metadata)
-    # State the level rounded up, since a weaker guarantee also holds. Noise without a currency needs the exact level.
+    # The stated level is rounded up, which weakens the guarantee. Noise without rho or epsilon needs the exact level.
     level = present(request.level)
     rounded = in_prose(level) if metadata.declaration.family.currency != "none" else level
     counts = " of the counts" if request.beside else ""
@@ -293,7 +293,7 @@ def kind_of(locked: LockedSeries, name: str) -> str | None:
 
 
 def find(locked: LockedSeries, request: Request) -> ReleaseRecord | None:
-    """Return the release with the requested name, or None; refuse a name that was used with other parameters."""
+    """Return the release with the requested name, or None. Raise an error if it has other parameters."""
     name, series = request.name, locked.record.name
     record, kind = locked.state.release_named(locked.record, name), kind_of(locked, name)
     if record is None or kind is None:

@@ -40,7 +40,7 @@ PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_EQUAL = 100_000
-# Search for a level: largest |ln(level)|, tolerance of ln(level), and number of digits of the rounded level.
+# In a search for a level: largest |ln(level)|, tolerance of ln(level), and number of digits of the rounded level.
 _WIDEST, _CLOSE, _DIGITS = 90.0, 1e-5, 4
 
 
@@ -155,7 +155,7 @@ def _domain_of(d: int | None, domain: object) -> Domain:
 def checked_levels(
     levels: Levels, epsilon: Level | None = None, delta: Level | None = None
 ) -> list[Fraction | EpsilonDelta]:
-    """Return candidate levels as exact numbers without duplicates, or the requested (epsilon, delta); [] for None."""
+    """Return the distinct levels as fractions, or [(epsilon, delta)] if `epsilon` is given; [] without arguments."""
     if epsilon is not None or delta is not None:
         return [level_fields(levels, epsilon, delta)["goal"]]  # type: ignore[arg-type]
     if levels is None:
@@ -169,7 +169,7 @@ def checked_levels(
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans further releases on a noise path, with the same functions that prepare a release."""
+    """A planner of further releases on a noise path. It uses the functions that prepare actual releases."""
 
     ledger: Ledger
     series_id: str
@@ -186,7 +186,7 @@ class Planner:
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """Return the plan at `levels` and at the levels that `shows` and `equal` ask for; see the function `plan`."""
+        """Return the plan at `levels` and at the levels computed for `shows` and `equal`; see the function `plan`."""
         candidates = [*levels]
         if shows is not None:
             candidates.append(self._level_that_shows(shows, probability))
@@ -208,14 +208,14 @@ class Planner:
         return prepared(self.ledger, self.series_id, self.declaration, CELLS, request, self.metadata)[1:]
 
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:
-        """Return the smallest level, rounded up to 4 digits, that publishes a count with this probability."""
+        """Return the smallest level that publishes the count `shows` with `probability`, rounded up to 4 digits."""
         count = _count("shows", shows)
         checked_confidence(probability, "probability")
 
         def enough(level: Fraction) -> bool:
             try:
                 metadata, _ = self.release(level)
-            except LevelError:  # the noise is too small or too large for the grid of counts
+            except LevelError:  # the noise is too small or too large to be added exactly
                 return level > 1
             return bool(publication_probability(*_law(metadata), [count])[0] >= probability)
 
@@ -228,7 +228,7 @@ class Planner:
         return -rounded_down(-Fraction(math.exp(high)), _DIGITS)
 
     def _cap_of_equal(self, times: int) -> Fraction:
-        """Return the largest cap that `times` further series of this population could each have."""
+        """Return the largest cap at which the budget of this population allows `times` more series with this cap."""
         cap = self.ledger.largest_equal_cap(self.declaration, checked_whole("equal", times, 1, _MOST_EQUAL))
         if cap is None:
             raise DeclarationError(

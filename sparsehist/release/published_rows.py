@@ -17,7 +17,7 @@ from sparsehist.typing import BoolArray, FloatArray, IntArray, secret
 @secret
 @dataclass(frozen=True, repr=False, eq=False)
 class Shown:
-    """The published cells of a release. Positions follow the order of true counts, so they are secret.
+    """The published cells of a release. Positions are secret, because they follow the order of true counts.
 
     `position` has the positions of the published cells in the counts file (-1 if empty), and `noisy` has their noisy
     counts; shape (q,) each. `empty_keys` has the keys of the published empty cells, in the same order.
@@ -59,7 +59,7 @@ def published_frame(
 ) -> pl.DataFrame:
     """Return the rows of a release, sorted by noisy count (largest first), then by key.
 
-    `keys_at` returns the keys at given positions of the counts file; `beside` has further columns.
+    `keys_at` returns the keys at given positions of the counts file; `beside` is a dict of further columns.
     """
     columns = {"noisy_count": shown.noisy, **(beside or {})}
     nonempty = shown.position >= 0
@@ -83,7 +83,7 @@ def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def is_in(keys: pl.DataFrame, others: pl.DataFrame) -> BoolArray:
-    """Return for each row of `keys` whether it is in `others`; shape (rows,)."""
+    """Return, for each row of `keys`, whether `others` contains this row; shape (rows,)."""
     marked = others.with_columns(pl.lit(value=True).alias("found")).unique(others.columns)
     joined = keys.join(marked, on=others.columns, how="left", maintain_order="left")
     return joined["found"].fill_null(value=False).to_numpy()

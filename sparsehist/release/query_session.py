@@ -1,7 +1,7 @@
-"""Sessions that answer interactive queries about keys. A session is one noise path, charged when it opens.
+"""Sessions that answer interactive queries about keys. A session is one noise path, charged when it first opens.
 
-The first round opens the session. Each later round commits one update, a file with a measured answer and the noise of
-the next threshold. The hypothesis, an estimate of all counts, is computed from the updates.
+The first commit opens the session. Each later commit adds one update: a file with a measured answer, and the noise of
+the threshold for later queries. The hypothesis, an estimate of all counts, is computed from the updates.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
 
 @dataclass(frozen=True, repr=False)
 class Update:
-    """A measured answer of a session. The noise of the next threshold is secret; the other fields are public."""
+    """A measured answer of a session. The noise of the threshold is secret; the other fields are public."""
 
     high: bool  # whether the hypothesis was too high
     value: int  # in counts
-    threshold_noise: int  # noise of the next threshold, in counts
+    threshold_noise: int  # noise of the threshold for later queries, in counts
     packed: bytes  # the predicate: one bit per cell
 
     def as_bytes(self) -> bytes:
@@ -91,7 +91,7 @@ class QueryRequest(Request):
 
     @property
     def started_from(self) -> str | None:
-        """Name and round of the release that gives the first hypothesis, if any."""
+        """Name and random id of the release whose counts are the first hypothesis; None without such a release."""
         if self.start is None:
             return None
         series, name, number = (self.start.metadata.get(key) for key in ("series", "name", "round"))
@@ -130,7 +130,7 @@ def queries_requested(
 def _weighing(
     declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
 ) -> Weighing:
-    """Return the public parameters of the mechanism; `mass` is the sum of all counts, if the session measured it."""
+    """Return the public parameters of the mechanism; `mass` is the sum of all counts if the session measured it."""
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,
@@ -170,7 +170,7 @@ class QueryPath(NoisePath):
 
     @property
     def contents(self) -> Callable[[str], bytes | None]:
-        """A function from the name of a file in the session, such as "1.update", to its content; None if absent."""
+        """A function that returns the content of a file, such as "1.update", or None if there is no such file."""
         files = {file.name.rpartition("-")[2]: file for file in present(self.record).files}
         return lambda name: verified(self.locked.record.directory, files[name]) if name in files else None
 
@@ -201,14 +201,14 @@ class QueryPath(NoisePath):
         return f"{rho} and {pure} for the whole session, whatever is asked"
 
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of the first threshold and, if no mass is declared, a noisy sum of all counts."""
+        """Draw the noise of the first threshold and, if `mass` is not declared, a noisy sum of all counts."""
         locked, mass = self.locked, metadata.mass
         parameters, attached = _weighing(locked.declaration, metadata), list[RegisteredFile]()
         threshold_noise = parameters.noise(2).sample(1, parameters.levels[0], rng=rng)[0]
         if mass is None:
             noise = parameters.noise(1).sample(1, parameters.levels[0], rng=rng)[0]
             mass = max(1, int(locked.files.all_counted()["count"].sum() + noise))
-        if request.start is not None:  # stored as a copy, because the release may be deleted
+        if request.start is not None:  # copied into the session, because the release may be deleted
             counts = _start_counts(locked.declaration, request.start)
             attached = self.attach(_START, zlib.compress(counts.tobytes(), 1))
         drawn = np.array([threshold_noise, mass], np.int64)
@@ -234,7 +234,7 @@ class QuerySession:
         """Open a session; `Series.interactive` is the public function for this."""
         self._home, self._declaration, self._series_id, self.name = home, declaration, series_id, request.name
         self._lock = threading.Lock()
-        self._updates: dict[bytes, Update] = {}  # from packed predicate to update, in the order of measurement
+        self._updates: dict[bytes, Update] = {}  # by packed predicate, in the order of measurement
         self._pending: Update | None = None
         domain, counts = declaration.domain, np.zeros(declaration.domain.size)
         self._keys = domain.keys(np.arange(domain.size, dtype=np.int64))
@@ -276,11 +276,11 @@ class QuerySession:
 
     @property
     def hypothesis(self) -> pl.DataFrame:
-        """The current hypothesis: the key columns of all cells, and `estimate` in counts. Public."""
+        """The current estimate of all counts: the key columns of all cells, and `estimate` in counts. Public."""
         return self._keys.with_columns(estimate=self._state.hypothesis)
 
     def ask(self, predicate: pl.Expr) -> WeightedAnswer:
-        """Answer how many units are in the cells where a predicate holds; a unit counts once for each of its cells.
+        """Estimate the sum of the counts of all cells where a predicate holds; a unit counts once in each cell.
 
         Args:
             predicate: A Polars expression over the key columns that is true or false for each key (null counts as
@@ -298,7 +298,7 @@ class QuerySession:
         packed = np.packbits(cells).tobytes()
         # Lock the store before the comparison, so that a failure to lock does not depend on true counts.
         with self._lock, self._hold() as path:
-            # Read the clock before the comparison, because its duration depends on true counts.
+            # Read the clock before the comparison, because the time that it takes depends on true counts.
             called_at = datetime.now(UTC).isoformat(timespec="seconds")
             self._refresh(path)
             self._commit_pending(path, called_at)
@@ -336,7 +336,7 @@ class QuerySession:
             yield QueryPath(LockedSeries(self._home, state, record, self._declaration), self.name)
 
     def _commit_pending(self, path: QueryPath, called_at: str) -> None:
-        """Commit the pending update, if any, at no cost, because the whole session was charged when it opened.
+        """Commit the pending update, if any. This costs nothing, because opening the session paid for all updates.
 
         If a commit fails, the caller has learnt that an update is needed, so the next call commits this update first.
         """

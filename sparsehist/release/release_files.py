@@ -1,4 +1,4 @@
-"""Write files of releases atomically, list them in the public ledger, and check them when they are read."""
+"""Write releases to files atomically, list them in the public ledger, and check files that are read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KEYS = (pl.String, pl.Binary, pl.Date, pl.Datetime, pl.Boolean, pl.Categorical,
 def check_target(
     what: str, target: Path, store: Path | None = None, endings: tuple[str, ...] = ENDINGS, *, free: bool = False
 ) -> None:
-    """Refuse a path to which a release cannot be written; if `free`, also refuse the path of an existing file."""
+    """Raise an error if a release cannot be written to `target` or, with `free`, if this file exists already."""
     try:
         checked_output(what, target, endings)
         inside = store is not None and store.resolve() in target.resolve().parents
@@ -63,7 +63,7 @@ def write_release(
 ) -> None:
     """Write a release in the format given by the file name's ending, and list it in the directory's public ledger.
 
-    The store first records the directory, and compares itself with this public ledger whenever it is opened.
+    The store first records the directory. Whenever the store is opened, it is compared with this public ledger.
     """
     target = Path(path)
     check_target("the release", target, home.path if home else None, endings)
@@ -81,7 +81,7 @@ def write_release(
 
 
 def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
-    """Return whether a file contains this release, as the same bytes or as a Parquet file of the same round."""
+    """Return whether a file contains this release: the same bytes, or a Parquet file with the same random id."""
     try:
         if target.stat().st_size == len(content) and target.read_bytes() == content:
             return True
@@ -138,7 +138,7 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     rows = max(footer.num_rows, sum(footer.row_group(at).num_rows for at in range(footer.num_row_groups)))
     if rows > MOST_ROWS:
         raise InputError(
-            f"it has too many rows: if you trust the file, use polars.scan_parquet; got {rows:,}, limit {MOST_ROWS:,}"
+            f"the file has too many rows: if you trust it, use polars.scan_parquet; got {rows:,}, limit {MOST_ROWS:,}"
         )
     stored = json.loads(footer.metadata[_METADATA_KEY.encode()])
     if stored.pop("format", None) != _FORMAT:
@@ -149,7 +149,7 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 
 def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
-    """Refuse rows that no release can have. Errors show no column names from the file, which may be forged."""
+    """Raise an error for rows that no release can have. The message shows no column names, which may be forged."""
     columns = dict(frame.schema)
     counts = [name for name in ("noisy_answer", "noisy_count") if name in columns]
     if not counts:
@@ -163,4 +163,4 @@ def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
         if key not in columns:
             raise InputError("a key column that the metadata names is missing")
         if not (columns[key] in _KEYS or columns[key].is_integer()):
-            raise InputError("keys must be numbers, texts or times")
+            raise InputError("keys must be numbers, strings, dates or times")

@@ -47,14 +47,14 @@ class AnyRelease:
     """A published release: rows and public metadata.
 
     Attributes:
-        repeated: Whether the release existed before the call, which then drew no noise and spent nothing. True for a
-            release read from a file.
+        repeated: Whether the release existed before the call that returned it. Such a call draws no noise and spends
+            nothing. True for a release read from a file.
     """
 
     def __init__(
         self, frame: pl.DataFrame, metadata: Mapping[str, Any], *, home: Home | None = None, repeated: bool = True
     ) -> None:
-        """Keep rows and metadata; a store `home` records the directories to which the release is written."""
+        """Keep rows and metadata. The store of `home`, if given, records where the release is written."""
         self.repeated, self._frame, self._home = repeated, frame, home
         self._metadata = as_mapping("metadata", metadata)
 
@@ -114,7 +114,7 @@ class AnyRelease:
         """Write rows and metadata as one Parquet file (.parquet or .pq), completely or not at all.
 
         An existing file is replaced only if it contains this release. The public ledger in the same directory,
-        sparsehist-ledger.json, lists the releases written there; a store older than these releases is refused.
+        sparsehist-ledger.json, lists the releases written there. A store older than a listed release is not opened.
 
         Raises:
             InputError: If a different file exists at `path`, or the name has another ending.
@@ -127,7 +127,7 @@ class AnyRelease:
 
         A spreadsheet runs a text such as `=cmd` as a formula. So in CSV, an apostrophe is written before every text
         that begins with one of = + - @, a tab, a line break or an apostrophe. Control characters other than tabs and
-        line feeds become escapes such as `\x1b`, and backslashes are doubled. A reader can undo both.
+        line feeds become escapes such as `\x1b`, and backslashes are doubled. All these changes can be undone.
 
         Args:
             path: Ends in .parquet or .pq, .csv (rows only), .json (an object with "metadata" and "rows", a list with
@@ -159,7 +159,7 @@ class Release(AnyRelease):
         """Return an Altair chart of the largest counts with their `intervals`; needs the extra `plots`.
 
         Args:
-            most: Number of rows to draw.
+            most: Maximum number of rows to plot.
             confidence: Confidence of each interval.
         """
         with needing("a plot", "'sparsehist[plots]'"):
@@ -178,8 +178,8 @@ class Release(AnyRelease):
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
         """Add confidence intervals for the bounded counts of the published rows.
 
-        If a key is published, its interval contains its true count with at least the probability `confidence`,
-        whatever the count. (The noisy count plus or minus a multiple of std would be wrong near the threshold, where
+        If a key is published, its interval contains its true count with probability at least `confidence`, whatever
+        the true count. (The noisy count plus or minus a multiple of std would be wrong near the threshold, where
         keys are published because their noise is large.) The confidence does not hold for keys selected by noisy
         count or by other releases.
 
@@ -217,8 +217,8 @@ class Release(AnyRelease):
         """Add estimates of the bounded counts that correct for the threshold; this post-processing costs nothing.
 
         Keys with true counts near or below the threshold are published only if their noise is large, so their noisy
-        counts are too large. The estimate is a mean of possible true counts, each weighted by the probability that it
-        is published with this noisy count.
+        counts are too large. The estimate is a mean of possible true counts, each weighted by its probability of
+        being published with this noisy count.
 
         Returns:
             The frame with two more columns of Float64, in counts: `estimate`, at least 0 (1 in an open domain), and
@@ -235,7 +235,7 @@ class Release(AnyRelease):
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Add the columns `further`, and columns that `solve` computes from the distribution of published counts."""
+        """Add the columns `names`, which `solve` computes from the published counts, and the columns `further`."""
         public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():
@@ -253,8 +253,8 @@ class WorkloadRelease(AnyRelease):
     """A published release of a workload.
 
     Attributes:
-        frame: One row per query, with noisy_answer and std in counts. The query is given by low and high, by key
-            columns (null if it sums over the column) or by a number. The workload of all ranges is not listed: its
+        frame: One row per query, with noisy_answer and std in counts. The query is described by low and high, by key
+            columns (null if it sums over the column) or by its index. The workload of all ranges is not listed: its
             frame has one row per cell, with key and noisy_count, and `answer` adds up these counts.
         metadata: Public parameters; `std` is the root mean square over the answers.
     """
@@ -295,7 +295,7 @@ class WorkloadRelease(AnyRelease):
         """Estimate quantiles of the key from prefix sums of counts; this post-processing costs nothing.
 
         The p-quantile is the first key whose prefix sum is at least p times the total. Each interval contains the
-        true quantile, of the bounded counts, with at least the probability `confidence`.
+        true quantile of the bounded counts with probability at least `confidence`.
 
         Returns:
             q, value, low and high, one row for each probability; the last three are keys of the domain.
@@ -363,10 +363,10 @@ def as_keys(
 
 
 def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
-    """Read a release from a Parquet file. Its store is not needed, and no code that the file names is imported.
+    """Read a release from a Parquet file. No store is needed. Code named in the file is not imported.
 
     Raises:
         NotFoundError: If there is no such file.
-        InputError: If it is a directory or not a release.
+        InputError: If the path is a directory, or the file is not a release.
     """
     return release_of(*read_release(path))

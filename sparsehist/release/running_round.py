@@ -60,7 +60,7 @@ class RunningPath(NoisePath):
 
     @property
     def past(self) -> PastPoints:
-        """Step (from 0), level and lowest effective threshold of each earlier release."""
+        """Step (from 0), level and lowest threshold (for unrounded counts) of each earlier release."""
         return self.locked.state.past_points(self.locked.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
@@ -119,14 +119,14 @@ class RunningPath(NoisePath):
             threshold=metadata.effective_threshold,
             level_noise=None if point in past.points else drawn.tracked,
             positions=positions,
-            counts=np.zeros(positions.size, np.int64),  # placeholders: true counts are in the files of steps
+            counts=np.zeros(positions.size, np.int64),  # placeholders, because steps have their own files of counts
             empty_keys=fresh,
             paths=dict(zip(history.points, drawn.paths, strict=True)),
             step=point.step,
         )
 
     def rows(self, level: Fraction, metadata: RunningMetadata) -> pl.DataFrame:
-        """Return the rows of a committed release. They never change, because the counts of a step never change."""
+        """Return the rows of a committed release. Rows never change, because the counts of a step never change."""
         step, (numbers, false_keys) = metadata.step - 1, self._tracked()
         noise = self.locked.state.noise(self.locked.record.path_id, (step, level), numbers.size)
         counts = np.zeros(numbers.size, np.int64)
@@ -137,7 +137,7 @@ class RunningPath(NoisePath):
         return published_frame(self.locked.declaration.key, self.files.all_keys.__getitem__, shown)
 
     def _tracked(self) -> tuple[IntArray, pl.DataFrame]:
-        """Return the numbers of tracked keys (-1 for keys without units), and the keys without units in order.
+        """Return the number of each tracked key (-1 without units), and the tracked keys without units, in order.
 
         A tracked key without units keeps its noise if units touch it at a later step.
         """
@@ -155,7 +155,7 @@ def running_metadata(declaration: Declaration, request: RunningRequest, past: Pa
     noise, step = noise_over_steps(declaration), present(request.step)
     point = Point(step - 1, present(request.level))
     history = _history(past, is_open=declaration.domain.is_open)
-    # Factor the covariance before noise is drawn, because this refuses levels that are nearly equal.
+    # Factor the covariance matrix before noise is drawn: this raises an error if levels are nearly equal.
     noise.factor(history.with_release(point, math.inf).points)
 
     def still_lazy(effective: float) -> float | None:

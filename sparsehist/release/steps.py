@@ -1,8 +1,8 @@
-"""Append steps to a running series: choose the pairs of unit and key that count, and store pairs and counts.
+"""Append steps to a running series: choose the (unit, key) pairs to count, and store the pairs and the counts.
 
-A pair counts if it did not count at an earlier step, and if the unit counts towards fewer than `max_keys` keys. If a
-unit has too many new keys, keys with the smallest keyed hash of unit and key are kept; ties are broken by key. So the
-pairs of a unit that count depend only on the secret salt and on the rows of this unit up to the step.
+A pair is counted unless it was counted at an earlier step, or its unit already counts towards `max_keys` keys. If a
+unit has too many new keys, the keys with the smallest keyed hashes of unit and key are kept; ties are broken by key.
+So the pairs of a unit that are counted depend only on the secret salt and on the rows of this unit up to the step.
 
 Keys are numbered in the order in which they first counted. Stored pairs have digests of units; `finish` erases them.
 """
@@ -40,7 +40,7 @@ _MOST_KEYS = 2**32 - 1
 
 
 def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
-    """Return units as whole numbers or text, and their data type in words; only equal types can be compared.
+    """Return units as whole numbers or text, and their data type in words. Only units of one type can be compared.
 
     Units that several columns identify are text already. The data type is "" if there are no units.
     """
@@ -56,7 +56,7 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
 
 
 def kind_of_all(earlier: str, kind: str, before: str) -> str:
-    """Return the data type of earlier and new units, "" if there are none; `before` is "steps" or "periods"."""
+    """Return the data type of earlier and new units, "" if there are no units. Raise an error if the types differ."""
     if earlier and kind and kind != earlier:
         raise DataError(
             f"units cannot be compared: cast the column to one type; earlier {before} have {earlier}, this has {kind}"
@@ -67,7 +67,7 @@ def kind_of_all(earlier: str, kind: str, before: str) -> str:
 def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
     """Return a digest of each unit, and 64 bits of the digest; different units have different digests.
 
-    A whole number is multiplied by a secret odd number, which is a bijection; text gets a keyed hash of 128 bits.
+    Whole numbers are multiplied by a secret odd number modulo 2**64, a bijection. Text gets a keyed hash of 128 bits.
     """
     if units.dtype == pl.Int64:
         words: WordArray = units.to_numpy().view(np.uint64) * odd(salt, b"multiplier")
@@ -104,7 +104,7 @@ class StepPairs:
 
 
 def added(listed: StepPairs, files: StepFiles, most_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the keys that are new at a step, in the order of their numbers, and the pairs that count. Secret."""
+    """Return the keys first counted at a step, in the order of their numbers, and the pairs to count. Secret."""
     n_known, names = files.all_keys.height, listed.keys.columns
     codes = pl.int_range(n_known, n_known + listed.keys.height, dtype=pl.UInt32, eager=True)
     numbers = files.numbers_of(listed.keys).fill_null(codes)  # new keys get temporary numbers first
@@ -128,8 +128,8 @@ def added(listed: StepPairs, files: StepFiles, most_keys: int) -> tuple[pl.DataF
 class StepFiles:
     """The files of a running series; each file is read when it is first needed. Secret.
 
-    Each step replaces the files "keys" and "pairs", and adds a file with the number of new units of each key. This
-    file is named after the step, from 0.
+    Each step replaces the files "keys" and "pairs", and adds a file with the number of new units of each key. Its
+    name is the number of the step, from 0.
     """
 
     def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:
@@ -141,12 +141,12 @@ class StepFiles:
 
     @property
     def unit_files(self) -> list[str]:
-        """Names of the files that record which units counted."""
+        """Names of the files that record which units were counted."""
         return [file.name for part, file in self._files.items() if part == _PAIRS]
 
     @cached_property
     def all_keys(self) -> pl.DataFrame:
-        """All keys so far, in the order of their numbers."""
+        """All keys counted so far; the number of a key is its row in this frame."""
         frame = self._read(_KEYS)
         return pl.DataFrame(schema=self._schema) if frame is None else frame.cast(pl.Schema(self._schema))
 
@@ -159,7 +159,7 @@ class StepFiles:
         return None if file is None else read_frame(self._directory, file)
 
     def numbers_of(self, keys: pl.DataFrame) -> pl.Series:
-        """Return the number of each key, or null if the key has no number yet."""
+        """Return the number of each key, or null if the key was never counted."""
         numbered = self.all_keys.with_row_index("number")
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 
@@ -206,7 +206,7 @@ def append_step(
     counting = counting or Counting()
     if isinstance(source, Counts):
         raise DeclarationError(
-            "a running series needs units, to know which pairs counted before: append the log, not counts"
+            "a running series needs units, to know which pairs were counted before: append the log, not counts"
         )
     declared = with_source(declaration, source)
     with reporting(counting.progress) as report:
@@ -216,7 +216,7 @@ def append_step(
         pairs = pairs_of_log(home, source, declared, record.salt, replace(counting, progress=report))
         report("appending")
         listed = StepPairs.of_pairs(pairs, present(declaration.unit), record.salt)
-        # Wait longer if another process makes a release, so that the work of counting is not lost.
+        # Wait longer than usual if the store is in use, so that the work of counting is not lost.
         with home.hold(at_least=PATIENCE) as state:
             record = home.find(state, declaration.name, series_id)
             before = _appended_before(state, record, step)
@@ -235,7 +235,7 @@ def append_step(
 
 
 def finish(home: Home, declaration: Declaration, series_id: str) -> None:
-    """Erase the record of which pairs of unit and key counted; no step can be appended afterwards."""
+    """Erase the record of which (unit, key) pairs were counted. No step can be appended afterwards."""
     with home.hold() as state:
         record = home.find(state, declaration.name, series_id)
         if not state.is_finished(record):
@@ -244,7 +244,7 @@ def finish(home: Home, declaration: Declaration, series_id: str) -> None:
 
 
 def _appended_before(state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
-    """Return the steps appended so far; refuse a step that would leave a gap, and any step of a finished series."""
+    """Return the steps appended so far. Raise an error if `step` would leave a gap or the series is finished."""
     before = state.steps(record)
     if state.is_finished(record):
         raise RefusedError(f"the series {record.name!r} is finished: nothing more can be appended")
@@ -261,5 +261,5 @@ def as_bytes(*frames: pl.DataFrame) -> bytes:
 
 
 def read_frame(directory: Path, file: RegisteredFile) -> pl.DataFrame:
-    """Read a file that contains the result of `as_bytes`; refuse a damaged file."""
+    """Read a file that contains the result of `as_bytes`. Raise an error if the file is damaged."""
     return pl.read_ipc(io.BytesIO(verified(directory, file)))

@@ -30,7 +30,7 @@ def check_equal_declaration(series: str, existing: Declaration, declared: Declar
         raise NameTakenError(f"{series}{remedy}", parameter="name")
     if words:
         raise SeriesDiffersError(
-            f"{series} with another declaration: declare the same or use another name; it was made with {words}"
+            f"{series} with another declaration: use the same one or another name; the series was made with {words}"
         )
 
 

@@ -1,7 +1,7 @@
 """Make releases of workloads: choose a strategy, draw the noise, and round the answers.
 
 Rounding must reveal no more than the noisy value. If a strategy has noise for each cell, this noise is rounded to a
-grid that divides 1, before cells are summed. Otherwise rounded noise is added to exact whole answers. Noise is
+grid that contains 1, before cells are summed. Otherwise rounded noise is added to exact integer answers. Noise is
 rounded up or down at random, so that its mean stays the same (docs/mathematics.md, "Numerical slack").
 """
 
@@ -57,13 +57,13 @@ from sparsehist.workload import (
 from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 
 _ROWS = ".rows"
-# Within these limits of the standard deviation, answers on the grid fit the 53 bits of a double.
+# If the standard deviation of noise is between these limits, noisy answers fit the 53 bits of a double.
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**40
-# Largest ratio of the standard deviations of answers: one grid, chosen for the smallest, must fit all answers.
+# Largest allowed ratio of the standard deviations of two answers: all answers are rounded to the same grid.
 _FARTHEST = 2.0**30
-# Keys are not numbered if a column has this many possible values or more, as most text columns do.
+# Keys are not numbered in a column with this many possible values or more, such as most columns of strings.
 _NUMBERED = 2**63
-# In a query, this number means that the query sums over the key column.
+# In a query, this number instead of a key's number means that the query sums over all keys of the column.
 _ALL_VALUES = -1
 _SCHEMA = {"strategy": str, "level": str, "std": float, "ratio": float, "sensitivity": float, "chosen": bool}
 
@@ -120,7 +120,7 @@ def requested(
 
 @dataclass(frozen=True, repr=False)
 class WorkloadPath(NoisePath):
-    """The noise path of a workload with a strategy; the first release adds the path to the store."""
+    """The noise path of a workload and its strategy; the first release adds the path to the store."""
 
     strategy: Strategy
 
@@ -130,7 +130,7 @@ class WorkloadPath(NoisePath):
 
     @cached_property
     def _price(self) -> Price:
-        """Sensitivity and variances of the strategy, read from the first release on the path if there is one."""
+        """Sensitivity and variances of the strategy, read from the first release on the path, if any."""
         if self.path_id is None:
             return price_of(self.locked.declaration, self.strategy)
         releases = self.locked.state.releases(self.locked.record, path_id=self.path_id)
@@ -149,7 +149,7 @@ class WorkloadPath(NoisePath):
         return f"{self._family.statement(present(request.level))}; {LAZILY}"
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of a release, compute the noisy answers, and write the answers to a file of the round."""
+        """Draw the noise of a release, compute the noisy answers, and write the answers to a file in the store."""
         state, level, family = self.locked.state, present(request.level), self._family
         neighbours = self.neighbours(level, state_size(family, self.strategy))
         noise = neighbours.get(level)
@@ -218,17 +218,17 @@ def path_name(strategy: Strategy) -> PathName:
 class Price(NamedTuple):
     """Sensitivity of a strategy, and variances of its answers if each noise value has variance 1. Public."""
 
-    sensitivity: float  # L1 or L2 sensitivity, as the noise requires, at the series' max_keys
+    sensitivity: float  # in L2 for Gaussian noise, otherwise in L1; for units with max_keys cells
     least: float  # least variance of an answer, leaving out answers without noise
     mean: float  # mean variance of all answers
 
 
 def price_of(declaration: Declaration, strategy: Strategy) -> Price:
-    """Return the `Price` of a strategy for a series; refuse a workload whose answers are all 0."""
+    """Return the `Price` of a strategy for a series; raise an error if all its answers are 0."""
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.most_touched) if in_l2 else strategy.l1(declaration.most_touched)
     if not strategy.workload.explicit:
-        cells = np.array([0, strategy.workload.n_cells // 2])  # one of these two cells has the least variance
+        cells = np.array([0, strategy.workload.n_cells // 2])  # the first or the middle cell has the least variance
         return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
     variance = strategy.variance()
     nonzero = variance[variance > 0]
@@ -287,7 +287,7 @@ def key_domains(domain: Domain) -> tuple[Domain, ...]:
 
 
 def numbers_of(domain: Domain, name: str) -> KeyNumbers:
-    """Return a function that maps the caller's keys of a column to their numbers in the domain."""
+    """Return a function from the caller's keys of a column to the numbers of these keys in the domain."""
 
     def numbers(keys: Sequence[Any]) -> IntArray:
         if domain.size >= _NUMBERED:
@@ -303,10 +303,10 @@ def numbers_of(domain: Domain, name: str) -> KeyNumbers:
 
 
 def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
-    """Read all bounded counts of a series from the counts file, with the numbers of their cells. Secret."""
+    """Return the nonempty cells of a series with their bounded counts, read from the counts file. Secret."""
     counted, columns = files.all_counted(), key_domains(domain)
     coordinates = tuple(
-        # Every query sums over a column that is too large to be numbered, so its numbers do not matter.
+        # Queries always sum over all keys of a column this large, so the numbers of its keys are not needed.
         np.zeros(counted.height, np.int64)
         if column.size >= _NUMBERED
         else column.index(counted.select(pl.col(f"key_{i}").alias("key_0")))
@@ -317,10 +317,10 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
 
 
 def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
-    """Return a frame that describes the queries by keys instead of numbers.
+    """Return a frame that describes each query by keys, not by the numbers of keys.
 
     Ranges of a single key column have the columns low and high. Other queries have the key columns (null if the query
-    sums over the column), columns such as day_low and day_high, or only the number of the query.
+    sums over the column), columns such as day_low and day_high, or only the index of the query.
     """
     columns = key_domains(domain)
     described = {end: (end, columns[0]) for end in ("low", "high") if len(columns) == 1}
@@ -341,7 +341,7 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Return the noise family of the measurements R·x: the family of the series, with the strategy's sensitivity."""
+    """Return the noise family of the measurements R·x: the family of the series with the strategy's sensitivity."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
             "integer noise needs a strategy with whole weights: use strategy='auto', which chooses one; got "
@@ -355,8 +355,8 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
     """Return the grid to which the noise of each cell is rounded; None if answers are rounded instead.
 
     1 is a multiple of the grid, so rounded noise plus counts is on the grid. For Z of variance 1, the noise a·R⁻¹·Z
-    of a query a has the variance a·(RᵀR)⁻¹·aᵀ, at least a·aᵀ divided by the largest eigenvalue of RᵀR. Random
-    rounding adds a variance of grid²·a·aᵀ/6, less than 7e-4 of the variance of the noise.
+    of a query a has variance a·(RᵀR)⁻¹·aᵀ, which is at least a·aᵀ divided by the largest eigenvalue of RᵀR. Random
+    rounding adds a variance of grid²·a·aᵀ/6, which is less than 7e-4 of the variance of the noise.
     """
     if not strategy.invertible:
         return None
@@ -367,7 +367,7 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
 def slack_of(
     family: Family, strategy: Strategy, level: Level, touched: int, *, least: float, past: Sequence[Level]
 ) -> float:
-    """Return the numerical slack of a workload release: that of noisy cells if cells are rounded, else of answers.
+    """Return the numerical slack of a workload release, for noisy cells if cells are rounded, else for answers.
 
     `least` is the least variance of an answer if Z has variance 1; `past` has the levels released on this path.
     """
@@ -395,7 +395,7 @@ def noisy_answers(
     """Return A·x + L·Z for every listed query, on the grid; shape (queries,). `by_cell` is the result of `cell_grid`.
 
     If queries are not listed, return noisy cells whose sums over ranges are A·x + L·Z; shape (cells,). The prefix
-    sums of their noise are rounded to the grid, so the sum over a range has only two rounding errors.
+    sums of the noise are rounded to the grid, so the sum over a range has only two rounding errors.
     """
     workload = strategy.workload
     if by_cell is None and workload.explicit:
@@ -410,7 +410,7 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return the random generator that rounds at one level. It is independent of the noise and the same each time."""
+    """Return the random generator for rounding at a level: always the same, and independent of the noise."""
     text = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))
@@ -426,7 +426,7 @@ def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload, name: str = AUTO) -> Strategy:
-    """Return the strategy with this name, or for "auto" the strategy with the smallest mean error for this noise."""
+    """Return the strategy with this name, or for "auto" the strategy with the smallest mean error for the series."""
     if name != AUTO:
         return strategy_named(name, workload)
     return choose(workload, declaration.most_touched, **_kind_of_noise(declaration))

@@ -24,13 +24,13 @@ from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
-# For a longer column of prefix sums or ranges, strategies are compared on this many cells, with similar results.
+# Strategies for prefix sums or ranges of longer columns are compared on this many cells, with similar results.
 _LONGEST_PRICED = 4096
 # If a list of queries has queries * cells > 2**21, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
 # Each strategy is tried only for workloads of at most this many cells (for `direct`, this many queries).
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
-# Eigenvalues below this fraction of the largest one are rounding errors, and are left out of the sum of roots.
+# Eigenvalues below this fraction of the largest one are rounding errors, and are left out of the sum of square roots.
 _RANK = 1e-12
 
 
@@ -39,7 +39,7 @@ class Candidate(NamedTuple):
 
     Attributes:
         strategy: Name of the strategy, such as "spectral(blend=4)".
-        mean_squared_error: Mean over the queries, if every entry of R·x has noise of variance Δ². Multiply it by
+        mean_squared_error: Mean over the queries if each entry of R·x has noise of variance Δ². Multiply this mean by
             1/(2ρ) for Gaussian noise, or by 2/ε² for Laplace noise.
         sensitivity: Sensitivity Δ of R·x, in L2 for Gaussian noise and in L1 for Laplace noise.
         lower_bound: Lower bound on the error of any strategy with Gaussian noise; None if unknown or max_keys > 1.
@@ -59,7 +59,7 @@ class Candidate(NamedTuple):
 def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> Strategy:
     """Return the strategy with the smallest predicted mean squared error for a workload.
 
-    Callers must store the strategy's name. A later version may choose another strategy, with a separate noise path.
+    Callers must store the strategy's name, because a later version may choose another strategy and noise path.
 
     Args:
         workload: A workload with known sizes.
@@ -83,7 +83,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
 
 
 def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> list[Candidate]:
-    """Return the predicted errors of the chosen strategy and of simpler ones, best first. Arguments as for `choose`.
+    """Return predicted errors of the strategy from `choose`, with its arguments, and of simpler strategies.
 
     Example:
         >>> table = compare(Ranges(512), 1)
@@ -101,8 +101,8 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: b
 def lower_bound(workload: Workload) -> float | None:
     """Return a lower bound on the mean squared error of every factorization, if each unit has only one key.
 
-    With G = RᵀR, the error is Δ²·tr(AᵀA·G⁻¹)/queries, and Δ² is at least the mean of the diagonal of G. Therefore the
-    error is at least ‖A‖_*²/(cells·queries), where ‖A‖_* is the sum of the singular values of A.
+    With G = RᵀR, this error is Δ²·tr(AᵀA·G⁻¹)/queries, and Δ² is at least the mean of the diagonal of G. Therefore
+    the error is at least ‖A‖_*²/(cells·queries), where ‖A‖_* is the sum of the singular values of A.
 
     Returns:
         The bound (for marginals, the exact minimum), or None if A is too large.
@@ -179,7 +179,7 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
 
 
 def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]:
-    """Return a list of the strategy that `make` returns, or an empty list if it cannot answer the workload."""
+    """Return a list with the strategy that `make` returns, or [] if this strategy cannot answer the workload."""
     try:
         return [make(*arguments)]
     except DeclarationError:

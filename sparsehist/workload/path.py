@@ -1,6 +1,6 @@
 """Draw the noise of a workload release at a new level, given the stored noise of the adjacent levels.
 
-The stored noise of one level is called a state: see `next_state`. Papers: [ARNP Lemma 5.1].
+The stored noise of one level is called a state: see `next_state`. Source: [ARNP Lemma 5.1].
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def next_state(
     Args:
         family: Noise family, scaled to the sensitivity of the strategy.
         strategy: The factorization A = L·R.
-        neighbours: Existing states by level; only those at the two adjacent levels are used. Secret.
+        neighbours: Dict from level to existing state; only the two adjacent levels are used. Secret.
         level: The new level; not a level of `neighbours`.
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
@@ -44,7 +44,7 @@ def next_state(
     fine = min((at for at in known if at > level), default=None)
     weight_coarse, weight_fine, scale = gaussian_step(coarse, fine, level)
     fresh = rng.standard_normal(strategy.n_noise)
-    fresh *= family.std(Fraction(1, 2)) * scale  # the standard deviation at level 1/2 is the sensitivity
+    fresh *= family.std(Fraction(1, 2)) * scale  # at level 1/2, the standard deviation equals the sensitivity
     state: NoiseArray = strategy.to_cells(fresh) if strategy.invertible else fresh
     for at, weight in ((coarse, weight_coarse), (fine, weight_fine)):
         if at is not None:
@@ -53,9 +53,9 @@ def next_state(
 
 
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
-    """Return the weights of both adjacent states in a new state, and the standard deviation of its fresh noise.
+    """Return the weights of the coarser and finer state in a new state, and the standard deviation of fresh noise.
 
-    For sensitivity 1, S(ρ) = ρ·Z(ρ) is a Brownian motion of variance ρ/2, drawn given its adjacent values.
+    For sensitivity 1, ρ·Z(ρ) is a Brownian motion with variance ρ/2. It is drawn conditionally on adjacent values.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)

@@ -1,6 +1,6 @@
 """Compute upper bounds on the sensitivity: how much a unit with at most l cells can change R·x in L2 or L1 norm.
 
-A unit with the cells S changes R·x by 1ᵀ_S G 1_S in squared L2 norm, where G = RᵀR. All bounds are rounded up.
+A unit with the cells S adds a vector of squared L2 norm 1ᵀ_S G 1_S to R·x, for G = RᵀR. Bounds are rounded up.
 
 Source: docs/mathematics.md, "Workloads".
 """
@@ -85,7 +85,7 @@ def squared_l2_of_tables(
         for pattern in combinations(wide, length):
             value = float(parts @ factors[:, pattern].prod(axis=1))
             patterns.append((value, math.prod(sizes[column] - 1 for column in pattern), length))
-    if longest < len(wide):  # for pairs that differ in more columns, |G| is at most Σ_A |factors[A, i]|·f_A
+    if longest < len(wide):  # if more columns differ, |G| is at most Σ_A |factors[A, i]|·f_A
         most = float((parts @ np.abs(factors[:, wide])).max())
         patterns.append((most, math.prod(sizes), longest + 1))
     in_one_column, left, total = 2 * _digit_sum(sizes, keys), keys * (keys - 1), keys * float(parts.sum())
@@ -98,7 +98,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return how many pairs of `keys` cells can differ in one column only: a sum of digits of 0 … keys - 1."""
+    """Return the largest number of pairs of cells, among `keys`, that differ in one column: a sum of digits."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, keys)  # fits an int64
@@ -116,11 +116,11 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """Return a vector whose first k entries, for every k, sum to at least any k entries in a row of |G|."""
+    """Return a vector whose first k entries have at least the sum of any k entries in a row of |G|, for every k."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 
 
 def l1_of_columns(matrix: Any, keys: int) -> float:
-    """Bound the L1 sensitivity by the sum of the `keys` largest L1 norms of columns of R; it is exact if R >= 0."""
+    """Bound the L1 sensitivity by the sum of the `keys` largest L1 norms of columns of R. This is exact if R >= 0."""
     return float(largest(np.abs(matrix).sum(axis=0), keys).sum()) * ROUND_UP

@@ -15,7 +15,7 @@ _LARGEST_DENSE = 2**31
 
 @dataclass(frozen=True, repr=False, eq=False, slots=True)
 class Cells:
-    """The nonempty cells of a domain and their counts. Secret. A cell is stored as one value index per column.
+    """The nonempty cells of a domain and their counts. Secret. A cell is stored as its value index in each column.
 
     Args:
         shape: Number of values of each column; integers of any size.
@@ -53,7 +53,7 @@ class Cells:
         return math.prod(self.shape)
 
     def dense(self) -> IntArray:
-        """Return the counts of all cells as int64, with one axis per column. Refuse more than 2**31 cells."""
+        """Return the counts of all cells as int64, one axis per column. Raise an error for more than 2**31 cells."""
         if self.size > _LARGEST_DENSE:
             raise DeclarationError(f"a dense array may have at most 2**31 cells, but the domain has {self.size}")
         return self.marginal(range(len(self.shape)))

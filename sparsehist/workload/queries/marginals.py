@@ -83,7 +83,7 @@ class Marginals(Workload):
 
     @property
     def marginals(self) -> tuple[Subset, ...]:
-        """The indices of the columns of each marginal, ascending."""
+        """The column indices of each marginal, in ascending order."""
         return self._marginals if self.columns else ()
 
     @property
@@ -121,7 +121,7 @@ class Marginals(Workload):
         return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays "column_i": for each query, the index of its value in column i, or -1 for a sum."""
+        """Return arrays "column_i": the index of a query's value in column i, or -1 if the query sums over it."""
         described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):
@@ -196,6 +196,6 @@ def _numbers(subsets: Sequence[Sequence[Column]], names: Sequence[Column]) -> tu
                 raise DeclarationError(f"the domain has no column {shown(column)}; its columns are {list(names)}")
         ascending = tuple(sorted({places[column] for column in subset}))
         if len(ascending) < len(subset) or ascending in found:
-            raise DeclarationError(f"a marginal occurs twice, or contains a column twice; its index is {len(found)}")
+            raise DeclarationError(f"a marginal occurs twice, or contains a column twice, at index {len(found)}")
         found[ascending] = None
     return tuple(found)

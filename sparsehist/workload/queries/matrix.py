@@ -13,9 +13,9 @@ from sparsehist.typing import ArrayLike, FloatArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import AnswerArray, Workload
 
-_LARGEST_INTEGER = 2**20  # answers fit in int64 if the sum of all counts is below 2**43
+_LARGEST_INTEGER = 2**20  # with entries up to this size, answers fit in int64 if the counts sum to less than 2**43
 _LARGEST = 1e60  # the fourth power of an entry of this size, and its inverse, fit in a double
-_MOST_ENTRIES = 10**6  # every release stores its matrix as text, so its size is limited
+_MOST_ENTRIES = 10**6  # a limit is needed, because every release stores the matrix as text
 
 
 class Matrix(Workload):

@@ -83,7 +83,7 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays "low" and "high" if all parts are ranges, else "part" and "query" (index in the part)."""
+        """Return arrays "low" and "high" if all parts are ranges, otherwise "part" and "query" (indices)."""
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
             return {name: np.concatenate([one[name] for one in described]) for name in ("low", "high")}
@@ -161,10 +161,10 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays that describe the queries. Names of arrays end with _i, where a factor begins at column i.
+        """Return arrays that describe the queries. Array names end with _i if their factor begins at column i.
 
         "column_i" holds indices of values, or -1 for the sum over all values. "low_i" and "high_i" are the ends of
-        ranges. Arrays of other factors keep their names, with _i appended.
+        ranges. Other factors append _i to the names of their arrays.
         """
         described: dict[str, IntArray] = {}
         before, first = 1, 0

@@ -14,7 +14,7 @@ from sparsehist.typing import ArrayLike, FloatArray, IntArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import NO_KEYS, AnswerArray, KeyColumns, Workload
 
-# Largest number of ranges in a list. It is limited because every release stores its list as text.
+# Largest number of ranges in a list. A limit is needed, because every release stores its list as text.
 _MOST_LISTED = 2**24
 LARGEST = 2**31
 """Largest number of cells of a column that is kept in memory as a vector."""
@@ -168,11 +168,11 @@ class Ranges(RangeRows):
     """Sums over ranges of cells: all n(n+1)/2 ranges, answered on demand, or a list of ranges.
 
     Args:
-        n: Number of cells, or None to take it from the domain of the series. A list is taken as `ranges`.
+        n: Number of cells, or None to take it from the domain of the series. If n is a list, it is used as `ranges`.
         ranges: Pairs (low, high) of cell numbers, both included, with 0 <= low <= high < n. Pairs may repeat. If
             None, all ranges.
         keys: Pairs (low, high) of keys instead of cell numbers, in the order of the domain: integers, strings, or
-            dates (also as strings). A release replaces keys by cell numbers.
+            dates (also as strings). A release replaces keys with cell numbers.
 
     Raises:
         DeclarationError: If n is not an integer from 1 to 2**31, or a pair is not a range of its cells.

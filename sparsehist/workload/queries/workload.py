@@ -75,7 +75,7 @@ class Workload(abc.ABC):
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[int, ...]:
-        """Number of values of each key column. Raises an error if the workload has no size yet (`is_open`)."""
+        """Number of values of each key column. Raises an error while the workload has no size (`is_open`)."""
 
     @property
     @abc.abstractmethod
@@ -97,7 +97,7 @@ class Workload(abc.ABC):
         """Return A·x. Shape (cells,) or (cells, m) becomes (queries,) or (queries, m).
 
         Raises:
-            DeclarationError: If the shape is wrong, or the queries are too many to list.
+            DeclarationError: If the shape is wrong, or there are too many queries to list.
         """
 
     @abc.abstractmethod
@@ -109,7 +109,7 @@ class Workload(abc.ABC):
         """Return the text between the parentheses of the textual form, which `parse` reads."""
 
     def answers(self, cells: Cells) -> AnswerArray:
-        """Return the true answers A·x, as exact int64 if A is integral. Secret. Refuse cells of another domain."""
+        """Return the true answers A·x, as exact int64 if A is integral. Secret. Raise an error for another domain."""
         self.require_domain(cells.shape)
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact
@@ -123,7 +123,7 @@ class Workload(abc.ABC):
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
-        """Return the workload for a domain: take missing sizes from the domain, and replace keys by cell numbers.
+        """Return the workload for a domain: take missing sizes from the domain, and replace keys with cell numbers.
 
         Raise an error if the domain does not fit, or if the workload names columns or keys but `keys` is empty.
         """

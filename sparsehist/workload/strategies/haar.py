@@ -1,4 +1,4 @@
-"""The Haar wavelet on one column: the total, and the left minus the right half at every node of a binary tree.
+"""The Haar wavelet on one column: the total, and the difference of the two halves at every node of a binary tree.
 
 If the number of cells is a power of two, the bound on the sensitivity is exact: docs/mathematics.md, "Workloads".
 """
@@ -63,7 +63,7 @@ class Haar(Invertible):
         return sums[: self.workload.n_cells]
 
     def to_cells_transposed(self, a: FloatArray) -> FloatArray:
-        """Return (R⁻¹)ᵀ·a: rows of R are orthogonal, so this is R·a, divided by the number of cells of each node."""
+        """Return (R⁻¹)ᵀ·a. The rows of R are orthogonal, so this is R·a divided by the squared norms of the rows."""
         sizes = np.concatenate([np.ones(1), np.repeat(2.0 ** np.arange(self._depth), 2 ** np.arange(self._depth))])
         image = self.apply(a)
         return image * along(sizes / self.n_noise, image)
@@ -84,7 +84,7 @@ class Haar(Invertible):
 
 @lru_cache(maxsize=64)
 def _largest_differences(depth: int, keys: int) -> int:
-    """Return the L1 sensitivity for `keys` cells: the largest sum of the total and of |left - right| at all nodes."""
+    """Return the L1 sensitivity for `keys` cells: the largest sum of the total and |left - right| over all nodes."""
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
     for height in range(1, depth + 1):
         most = min(keys, 2**height)  # best[c]: largest sum of |left - right| in a subtree with total c

@@ -29,9 +29,9 @@ _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
 _POWER = 0.8
 # Eigenvalues below this fraction of the largest are rounding errors: no query depends on their eigenvectors.
 _RANK = 1e-11
-# Smallest weight of the identity in RᵀR, so that R has an inverse. It adds 0.01 % to a standard deviation.
+# Smallest weight of the identity in RᵀR, so that R has an inverse. It makes standard deviations 0.01 % larger.
 _LEAST_SHARE = 2e-4
-# Smallest weight v, relative to the largest. Without a limit, the weights of redundant cells would tend to 0.
+# Smallest entry of v, relative to the largest. Without a limit, the entries of redundant cells would tend to 0.
 _LEAST_WEIGHT = 1e-8
 
 
@@ -60,7 +60,7 @@ class Optimised(Invertible):
 
     @classmethod
     def for_unit(cls, workload: Workload, max_keys: int) -> Optimised:
-        """Try several shares. Return the strategy with the smallest predicted error for units of `max_keys` cells."""
+        """Return the strategy whose `share` has the smallest predicted error for units of `max_keys` cells."""
         made = [cls(workload, share) for share in (_SHARES if max_keys > 1 else (0,))]
         return min(made, key=lambda one: one.mean_variance() * one.l2(max_keys) ** 2)
 
@@ -110,7 +110,7 @@ def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
 
 
 class _Decomposed(NamedTuple):
-    """AᵀA, the diagonal of V^½, and the eigenvalues and eigenvectors of V^½ AᵀA V^½, with V as in the module.
+    """AᵀA, the diagonal of V^½, and the eigenvalues and eigenvectors of V^½ AᵀA V^½, where V = diag(v).
 
     Eigenvalues are divided by the largest eigenvalue. Eigenvalues as small as rounding errors are set to 0.
     """

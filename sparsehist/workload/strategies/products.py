@@ -95,7 +95,7 @@ class KroneckerStrategy(Combined):
 class UnionStrategy(Combined):
     """One strategy for each part of a union. R stacks the matrices r_i·R_i, so Δ² is at most Σ r_i²·Δ_i².
 
-    The weights r_i are best for units of one cell. They follow from the parts, so strategy names omit them.
+    The weights r_i are best for units of one cell. They are computed from the parts, so strategy names omit them.
     """
 
     word = "union"

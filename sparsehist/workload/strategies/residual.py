@@ -1,4 +1,4 @@
-"""The residual basis, a strategy for marginals of any number of columns with the smallest possible mean variance.
+"""The residual basis: the strategy with the smallest mean variance for marginals of any number of columns.
 
 For a set A of columns, y_A is the marginal over A, and the residual P_A y_A is y_A with its mean subtracted along
 each column. The strategy adds noise of standard deviation σ_A to P_A y_A, for every subset A of the columns of a
@@ -27,11 +27,11 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
-    """Return the column set A of each residual, and the variance it adds to a query of each marginal if σ_A = 1."""
+    """Return the column set A of each residual, and the variance that σ_A = 1 adds to a query of each marginal."""
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
     place = {subset: at for at, subset in enumerate(subsets)}
-    # For columns of n values, the variance is a product: (n - 1)/n if the residual has the column, otherwise 1/n².
+    # The variance is a product: a column of n values gives (n - 1)/n if the residual contains it, otherwise 1/n².
     spread = [math.prod(1.0 / sizes[column] ** 2 for column in marginal) for marginal in marginals]
     gain = {subset: float(math.prod(sizes[column] * (sizes[column] - 1) for column in subset)) for subset in subsets}
     rows = [row for row, listed in enumerate(inside) for _ in listed]
@@ -42,7 +42,7 @@ def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[lis
 
 
 def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
-    """Yield the residuals of a marginal: all subsets of its columns, leaving out columns that have only one value."""
+    """Yield the column sets of a marginal's residuals: all subsets of its columns, except columns with one value."""
     wide = [column for column in marginal if sizes[column] > 1]
     return chain.from_iterable(combinations(wide, length) for length in range(len(wide) + 1))
 
@@ -94,11 +94,11 @@ class ResidualBasis(Strategy):
 
     @cached_property
     def _everything(self) -> Marginals:
-        """The workload with one marginal for each residual, over the columns of the residual."""
+        """A workload with one marginal for each residual, over the columns of this residual."""
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
-        """Subtract from every residual its mean along each column, then scale it. The shape stays the same."""
+        """Subtract from every residual its mean along each column, then scale the residual. Shapes stay the same."""
         centred = []
         for subset, table, scale in zip(self._subsets, self._everything.split(rows), scales, strict=True):
             for axis in range(len(subset)):

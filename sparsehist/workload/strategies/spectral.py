@@ -29,9 +29,9 @@ _RANK_GROUPS = 256
 class Spectral(Invertible):
     """A strategy for prefix sums and ranges whose error is within a few per cent of the smallest possible error.
 
-    Prefix sums use the eigenvalues of prefix sums, other workloads those of all ranges. `blend` is c, in units of the
+    If the workload is prefix sums, W is AᵀA of prefix sums, otherwise of all ranges. `blend` is c, in units of the
     smallest singular value. `window` is the number of entries on each side of the diagonal of K that are summed to
-    get d². Both reduce the error if units have several cells.
+    get d². Both parameters reduce the error if units have several cells.
     """
 
     word = "spectral"
@@ -42,7 +42,7 @@ class Spectral(Invertible):
         if not (math.isfinite(blend) and 0 <= blend <= 2**31):
             raise DeclarationError(f"blend must be a number from 0 to 2**31, got {shown(blend)}")
         if isinstance(window, bool) or not isinstance(window, int) or not 0 <= window < workload.n_cells:
-            raise DeclarationError(f"window must be a whole number from 0 to n − 1, got {shown(window)}")
+            raise DeclarationError(f"window must be a whole number below the number of cells, got {shown(window)}")
         self.blend, self.window = blend, window
         self.kernel = (PrefixKernel if isinstance(workload, Prefix) else RangesKernel)(workload.n_cells)
         self._added = blend * self.kernel.unit
@@ -73,7 +73,7 @@ class Spectral(Invertible):
     def _scales(self) -> FloatArray:
         """The numbers d by which columns of R are divided, so that the largest column norm is 1; shape (cells,)."""
         kernel, reach, table = self.kernel, self.window, self._table
-        # Windows reach beyond the ends of the column. There, W^½ is continued by reflection to keep d² smooth.
+        # Windows may reach beyond the ends of the column. There, W^½ is continued by reflection to keep d² smooth.
         around = np.concatenate([table[1 : reach + 1][::-1], table, -kernel.sign * table[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]
@@ -99,7 +99,7 @@ class Spectral(Invertible):
         sums = np.concatenate([np.zeros(1), np.cumsum(self._table)])
         bound = 0.0
         for first, end in pairwise(np.unique(np.linspace(0, keys, _RANK_GROUPS + 1).astype(np.int64)).tolist()):
-            # If at least `first` cells of a unit lie left of its cell i, at most keys - 1 - first lie right of it.
+            # If at least `first` cells of a unit lie left of cell i, at most keys - 1 - first lie right of cell i.
             before, behind = np.minimum(end - 1, i), np.minimum(keys - 1 - first, n - 1 - i)
             toeplitz = sums[before + 1] + sums[behind + 1] - sums[1] + self._added
             hankel = sums[2 * i + behind + shift + 1] - sums[2 * i - before + shift]
@@ -131,7 +131,7 @@ class Spectral(Invertible):
 
     @cached_property
     def prefix_variances(self) -> FloatArray:
-        """Return the variances of prefix sums, by adding d_i² K⁻¹[i, i] + 2 Σ_{j < i} d_i d_j K⁻¹[i, j] for all i."""
+        """The variances of prefix sums: cumulative sums of d_i² K⁻¹[i, i] + 2 Σ_{j < i} d_i d_j K⁻¹[i, j] over i."""
         d, table = self._scales, self._inverse_table
         return np.asarray(np.cumsum(d * (2 * self.kernel.sums_before(table, d) + d * self.kernel.diagonal(table))))
 

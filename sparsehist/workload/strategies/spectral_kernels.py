@@ -22,7 +22,7 @@ _LEAF = 256
 class Kernel(abc.ABC):
     """The singular values and right singular vectors of A for n cells, and matrices K that are functions of AᵀA.
 
-    `singular_values`, shape (n,), are in the order of the transformed coordinates. `unit` is a lower bound on them.
+    `singular_values`, shape (n,), are in the order of the transformed coordinates. No singular value is below `unit`.
     """
 
     sign: float
@@ -48,7 +48,7 @@ class Kernel(abc.ABC):
         return np.asarray(table[apart] + self.sign * table[apart + self.shift :: 2][: self.n - apart])
 
     def sums_before(self, table: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return Σ_{j < i} K[i, j]·w_j for every i, recursively: a block below the diagonal is two convolutions."""
+        """Return Σ_{j < i} K[i, j]·w_j for every i, recursively: blocks below the diagonal take two convolutions."""
         sums = np.zeros(weights.size)
 
         def add(first: int, last: int) -> None:
@@ -126,6 +126,6 @@ class PrefixKernel(Kernel):
 
 
 def _convolved(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the convolution a_0·b_k + a_1·b_(k − 1) + … for k = 0, 1, …; zeros follow the last sum."""
+    """Return the convolution a_0·b_k + a_1·b_(k − 1) + … for k = 0, 1, …, padded with zeros."""
     length = fft.next_fast_len(a.size + b.size - 1, real=True)
     return np.asarray(fft.irfft(fft.rfft(a, length) * fft.rfft(b, length), length))

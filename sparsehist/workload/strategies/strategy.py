@@ -1,8 +1,8 @@
 """The base classes of strategies: factorizations A = L·R of a workload, released as A·x + L·Z.
 
 Z is noise with one entry per row of R, scaled to the sensitivity of R·x. Releases at several levels can be computed
-from releases of R·x at these levels. So together they cost as much as the finest release, whatever L is: see
-docs/mathematics.md, "Workloads".
+from releases of R·x at these levels. So together, the releases cost only as much as the finest one, whatever L is:
+see docs/mathematics.md, "Workloads".
 
 Source: [ARNP Lemma 5.1], without its unnecessary condition that L has a left inverse.
 """
@@ -83,12 +83,12 @@ class Strategy(abc.ABC):
         raise DeclarationError(f"only the listed queries can be answered with the strategy {self.name}")
 
     def cell_variance(self) -> float:
-        """Return the mean variance of the cells' noise R⁻¹·Z, if Z has variance 1 and R has a left inverse."""
+        """Return the mean variance, over cells, of the noise R⁻¹·Z, if Z has variance 1 and R has a left inverse."""
         cells = np.arange(self.workload.n_cells)
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Return a vector whose k largest entries sum to at least any k entries in a row of abs(RᵀR), for every k."""
+        """Return a vector whose k largest entries have at least the sum of any k entries in a row of |RᵀR|."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))
@@ -115,7 +115,7 @@ class Invertible(Strategy):
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         if self.one_column and len(workload.columns) != 1:
-            raise DeclarationError(f"a workload on one column is needed by {self.word}, got {workload.describe()}")
+            raise DeclarationError(f"{self.word} needs a workload on one column, got {workload.describe()}")
 
     @property
     def n_noise(self) -> int:

@@ -1,7 +1,7 @@
 """Provide `SquareRoot`, the strategy in which R is the square root of the matrix A of prefix sums.
 
-A is the lower triangular Toeplitz matrix with the coefficients of 1/(1 − x). So its square root has the coefficients
-of (1 − x)^(−1/2), which are C(2k, k)/4^k, and the inverse of the root has those of (1 − x)^(1/2).
+A is the lower triangular Toeplitz matrix with the coefficients of 1/(1 − x). So R has the coefficients of
+(1 − x)^(−1/2), which are C(2k, k)/4^k, and R⁻¹ has the coefficients of (1 − x)^(1/2).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sparsehist.workload.strategies.strategy import Invertible, along
 
 
 class SquareRoot(Invertible):
-    """The matrix square root of prefix sums. With `scaled`, columns have norm 1, which suits units of one cell.
+    """The matrix square root of prefix sums. If `scaled`, columns have norm 1, which suits units of one cell.
 
     Source: Fichtenberger, Henzinger and Upadhyay 2023, section 3, which does not scale columns.
     """

@@ -145,10 +145,8 @@ class Check:
             for column in named:
                 kind = language.unit_kind(node["returned_types"][column])
                 require(kind, f"{unit} has the type {language.name_of(node['returned_types'][column])}, {_UNFIT}")
-                same = (
-                    self._kinds.setdefault(part, kind) == kind
-                )  # values of two types may be equal for different units
-                require(same, f"{unit} has different types in two tables; store it in one type")
+                one_type = self._kinds.setdefault(part, kind) == kind
+                require(one_type, f"{unit} has different types in two tables; store it in one type")
                 units[column] = part
         return Relation(tuple(units[column] for column in read), not source.public)
 
@@ -156,9 +154,8 @@ class Check:
         how = str(node.get("join_type", "INNER"))
         require(how in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"), _CORRELATED)
         equal = [one for one in node.get("conditions", ()) if one.get("comparison") in _EQUAL]
-        together = self._are_together(
-            left, right, [(self._unit(left, one["left"]), self._unit(right, one["right"])) for one in equal]
-        )
+        units = [(self._unit(left, one["left"]), self._unit(right, one["right"])) for one in equal]
+        together = self._are_together(left, right, units)
         remedy = f"write ON {' AND '.join(f'a.{unit} = b.{unit}' for unit in self._units)}, or declare a table public"
         require(how != "INNER" or together, f"this joins rows of different units; {remedy}")
         alone = not right.private or (left.private and together)

@@ -62,15 +62,15 @@ class TieError(GuaranteeError):
 
 @dataclass(frozen=True)
 class Relation:
-    """The columns of a relation. Each row of a private relation belongs to one unit, rows of a public one to none."""
+    """The columns of a relation. Rows of a private relation belong to one unit each, public rows to no unit."""
 
-    units: tuple[int | None, ...]  # for each column, which column of the unit (a number) it equals in every row
+    units: tuple[int | None, ...]  # for each column, the index of the unit column that it equals, or None
     private: bool = False
     unique: frozenset[int] | None = None  # columns that together distinguish all rows; None if unknown
 
 
 class Check:
-    """The check of a query. The columns `units` together name a privacy unit."""
+    """A check of one query. The columns `units` of its result together name a privacy unit."""
 
     def __init__(self, query: Rewriting, units: tuple[str, ...]) -> None:
         self._query, self._units = query, units
@@ -104,12 +104,12 @@ class Check:
         return relation
 
     def _require_unit(self, relation: Relation, units: Iterable[int | None], refusal: str) -> None:
-        """Refuse the query unless the relation is public or `units` has the numbers of all columns of the unit."""
+        """Refuse the query unless the relation is public or `units` contains the index of every unit column."""
         complete = len(set(units) - {None}) == len(self._units)
         require(complete or not relation.private, f"{refusal} {', '.join(self._units)}")
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
-        """Return whether each row of a join belongs to at most one unit. `equal` lists the compared unit columns."""
+        """Return whether rows of a join belong to at most one unit. `equal` has the indexes of compared columns."""
         same = {one for one, other in equal if one is not None and one == other}
         return not (left.private and right.private) or len(same) == len(self._units)
 
@@ -117,7 +117,7 @@ class Check:
         return Relation(tuple(self._unit(below, one) for one in node["expressions"]), below.private)
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
-        """Return which column of the unit (a number) an expression equals, apart from injective casts, or None."""
+        """Return the index of the unit column that an expression equals, apart from injective casts, or None."""
         column = _column_of(expression)
         if column is not None:
             return below.units[column]
@@ -178,7 +178,7 @@ class Check:
         return Relation((*units, *[None] * len(aggregates)), below.private, frozenset(range(len(groups))))
 
     def _check_aggregate(self, one: Node, below: Relation, ordered: frozenset[str]) -> None:
-        """Refuse an aggregate that depends on the order of rows; those in `ordered` may use their ORDER BY."""
+        """Refuse an aggregate that depends on the order of rows. Those in `ordered` may depend on their ORDER BY."""
         name, children = _function_of(one), one.get("children", [])
         require(name in language.ADDING | language.ORDERLESS | ordered, language.refused_function(name))
         if not below.private:
@@ -193,9 +193,9 @@ class Check:
             raise TieError(f"{name} {_TIE}")
 
     def _window(self, node: Node, below: Relation) -> Relation:
-        """Check windows. A window that picks rows needs an ORDER BY that distinguishes all rows that differ.
+        """Check windows. If a function picks rows, such as row_number(), ORDER BY must distinguish different rows.
 
-        If rows may be equal, two such windows must have the same order: otherwise each orders equal rows in its way.
+        If rows may be equal, two such windows must have the same ORDER BY, because each sorts equal rows anew.
         """
         orders = []
         for one in node["expressions"]:

@@ -55,7 +55,7 @@ class Closed:
         spill = ExitStack()
         directory = spill.enter_context(spill_directory())
         connection.execute("set temp_directory = $directory", {"directory": str(directory)})
-        # A stream can be read once: DuckDB may compute a CTE twice, and reads one relation of a connection at a time.
+        # Streams are read once. DuckDB may compute a CTE twice, and reads one relation of a connection at a time.
         once = "WITH " not in self.text.upper() and self.text.count("memory.main.source_") == 1
         for view, source in self.sources.items():
             _put(connection, view, source, self.columns[view], streamed=once)
@@ -82,9 +82,7 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
                 fields = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed.items())
                 connection.execute(f"create table {view} ({fields})")
             optimizers = connection.execute("select name from duckdb_optimizers()").fetchall()
-            unused = ",".join(
-                name for (name,) in optimizers if name != "filter_pushdown"
-            )  # turns IN into a semi join
+            unused = ",".join(name for (name,) in optimizers if name != "filter_pushdown")  # IN becomes a semi join
             connection.execute(f"set disabled_optimizers = '{unused}'")
             connection.execute(statement("guarantee_lock"))
             try:
@@ -134,7 +132,7 @@ def _put(
     listed, reader = [], source.reader
     for name, kind in columns.items():
         cast = f"cast({quoted(name)} as {kind})"
-        if "FLOAT" in kind or "DOUBLE" in kind:  # the reader of a file gets no conditions on two columns
+        if "FLOAT" in kind or "DOUBLE" in kind:  # DuckDB moves no condition on two columns into a file's reader
             other = next((other for other in columns if other != name), name)
             cast = f"case when {quoted(name)} is null and {quoted(other)} is null then null else {cast} end"
         listed.append(f"{cast} as {quoted(name)}")

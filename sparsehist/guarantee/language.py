@@ -113,7 +113,7 @@ _ALLOWED = _ONE_FORM | {"FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"}
 
 
 def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
-    """Yield every dictionary of a tree, parents first, except those with a type in `without` and all below them."""
+    """Yield all dictionaries of a tree, parents first. Skip subtrees whose type is in `without`."""
     if isinstance(part, dict):
         if part.get("type") in without:
             return
@@ -142,7 +142,7 @@ def adds_exactly(kind: Node | None) -> bool:
 
 
 def unit_kind(kind: Node | None) -> str:
-    """Return the kind of a type: one for all integers, and an empty text if a unit cannot have this type."""
+    """Return the name of a unit's type, which is INTEGER for all integers; empty if a unit cannot have the type."""
     name = "INTEGER" if name_of(kind) in _WHOLE else name_of(kind)
     return name if name in _UNITS and has_one_form(kind) else ""
 
@@ -160,7 +160,7 @@ def require(condition: object, refusal: str) -> None:
 
 
 def entry(table: dict[str, str], *words: object) -> str:
-    """Return the first text whose key contains one of the words, or an empty text; a key is a list of words."""
+    """Return the text of the first key that contains one of the words, or an empty text. Keys are lists of words."""
     return next((text for names, text in table.items() if not set(names.split()).isdisjoint(words)), "")
 
 
@@ -190,7 +190,7 @@ def reader_of(path: str) -> str:
 
 
 def check_options(reader: str, paths: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Refuse options with which the values that a reader finds in a row may depend on other rows."""
+    """Refuse options of a reader that let the values in a row depend on other rows."""
     unknown = ", ".join(sorted(options.keys() - READERS[reader].split()))
     require(not unknown, f"with {unknown}, rows of other units may affect how {reader} reads a row; leave it out")
     typed = reader == "read_parquet" or (options.get("columns") and options.get("auto_detect") is False)

@@ -95,7 +95,7 @@ class Rewriting:
         return names
 
     def _tree_of(self, text: str, **inserted: Node) -> Node:
-        """Parse SQL into a tree without source positions. Columns and tables named in `inserted` become its nodes."""
+        """Parse SQL into a tree without source positions. Replace columns and tables that `inserted` names."""
 
         def plain(node: Node) -> Node:
             name = (node.get("column_names") or [node.get("table_name")])[0]
@@ -133,7 +133,7 @@ class Rewriting:
                 return self._file(part, self._walk(part["function"], ctes))
         if kind == "BASE_TABLE":
             return self._table(part, ctes)
-        if kind == "RECURSIVE_CTE_NODE":  # queries that are checked have no recursion
+        if kind == "RECURSIVE_CTE_NODE":  # only unverified queries may be recursive
             ctes |= {folded(part["cte_name"])}
         for entry in (part.get("cte_map") or {}).get("map", []):
             entry["value"] = self._walk(entry["value"], ctes)
@@ -165,7 +165,7 @@ class Rewriting:
         return self._view(node, source, path[-1])
 
     def _file(self, node: Node, call: Node, alias: str = "") -> Node:
-        """Return the view that replaces a call which reads files. Keep the call as text in the source of the view."""
+        """Return the view that replaces a call of a file reader. The source of the view has the call as text."""
         name = call["function_name"].lower()
         require(name in READERS, f"{name}(…) is not a source: use {', '.join(READERS)}, or pass a table in tables=")
         first, *named = list(map(_with_name, call.get("arguments", ()))) or [{}]
@@ -258,7 +258,7 @@ def _rename_elements(select: Node) -> None:
 
 
 def _check_words(node: Node) -> None:
-    """Refuse a node outside the language, and remove an ORDER BY that only sorts the result."""
+    """Refuse a node of the parse tree that is not in the language. Remove an ORDER BY that only sorts the result."""
     words = [word for word in map(node.get, _KINDS) if isinstance(word, str)] + ["sample"] * ("sample" in node)
     refusal = language.entry(language.REFUSED, *words)
     require(not refusal, refusal)

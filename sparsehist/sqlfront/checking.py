@@ -53,7 +53,7 @@ OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
 
 
 class LogQuery(NamedTuple):
-    """What a statement says about its query of a log, and the series that the statement adds."""
+    """The declaration and options for a query of a log, and the series that its statement adds."""
 
     declaration: Declaration
     public_tables: frozenset[str]
@@ -127,7 +127,7 @@ class ScriptCheck:
                 self.series.pop(statement.name, None)
 
     def _check(self, statement: Statement) -> LogQuery | None:
-        """Check a statement of the package, and return what it says about its query, if it has one."""
+        """Check a statement of the package. Return the `LogQuery` of its query, if it has one."""
         kind, values, store = statement.kind, statement.values, self.session.store
         if store is None:
             raise NotFoundError("this statement needs a store: name one with store= or, in a shell, with --store")
@@ -166,7 +166,7 @@ class ScriptCheck:
             any_kind.request_of(declaration, statement.name or "plan", **parameters)
 
     def _declared(self, statement: Statement) -> LogQuery:
-        """Check the options of CREATE SERIES, and return what the statement says about its query."""
+        """Check the options of CREATE SERIES, and return the `LogQuery` of its query."""
         name = statement.name
         if name in self.series and "flag" not in statement.values:
             raise StatementError(f"there is already a series {name}: IF NOT EXISTS keeps it")
@@ -185,7 +185,7 @@ class ScriptCheck:
         return LogQuery(declaration, public, counting, None if existing else declaration)
 
     def _appended(self, statement: Statement, declaration: Declaration) -> LogQuery:
-        """Check APPEND TO, and return what its query must satisfy."""
+        """Check APPEND TO, and return the `LogQuery` of its query."""
         _, public = _options(statement, (_PUBLIC,))
         if (declaration.steps is None or "step" not in statement.values) and (
             declaration.every is None or "period" not in statement.values
@@ -293,7 +293,7 @@ def _spent(ledger: Ledger, population: str) -> str:
 def _options(
     statement: Statement, allowed: Iterable[str], needs: Iterable[str] = ()
 ) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the options of a statement without `public_tables`, and the names in that option."""
+    """Return the options of a statement, and separately the names in the option `public_tables`."""
     options = dict(statement.values.get("options", {}))
     if unknown := [name for name in options if name not in allowed]:
         raise StatementError(f"there is no option {unknown[0]}; options are {', '.join(allowed)}")

@@ -49,7 +49,7 @@ class Statement:
 
 
 class Words:
-    """A cursor on the words of a statement. `parameters` are values by lower-case name."""
+    """A cursor on the words of a statement. `parameters` maps lower-case names to values."""
 
     def __init__(self, piece: Piece, parameters: Mapping[str, Any]) -> None:
         end = piece.span.end
@@ -166,7 +166,7 @@ class Clause:
 
     pattern: str  # as docs/sql_reference.md shows the clause; words in capitals are keywords
     field: str  # name under which `Statement.values` has the value
-    read: Callable[[Words], Any] = Words.value  # reads the value, and keywords after the value
+    read: Callable[[Words], Any] = Words.value  # function that reads the value and any keywords after it
 
     def __str__(self) -> str:
         """Return the clause as docs/sql_reference.md shows it."""

@@ -1,4 +1,4 @@
-"""Outcomes of statements; functions that copy tables into DuckDB and run its queries."""
+"""Provide outcomes of statements, and functions that copy rows into DuckDB and run queries."""
 
 from __future__ import annotations
 

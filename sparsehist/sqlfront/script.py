@@ -21,7 +21,7 @@ _KINDS = {TokenType.IDENTIFIER: "name", TokenType.STRING: "text", TokenType.HERE
 
 
 class _Tokenizer(DuckDB.Tokenizer):
-    """sqlglot's tokenizer for DuckDB, which here splits commands such as SHOW into words, too."""
+    """sqlglot's tokenizer for DuckDB. It also splits the text of commands such as SHOW into words."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
 

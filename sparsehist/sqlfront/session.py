@@ -1,4 +1,4 @@
-"""A curator's session: a DuckDB connection in memory and a store, and scripts that run on both."""
+"""Run the scripts of a curator in a session: a DuckDB connection in memory and a store."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from sparsehist.store.layout import spill_directory
 from sparsehist.store.private_files import PUBLIC, write_file
 from sparsehist.store.statements import statement as statement_named
 
-_DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # names with a dot between; of a.b.c, a.b and b.c
+_DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # pairs of names joined by a dot; a.b.c has two
 
 
 class Session:
@@ -120,9 +120,8 @@ class Session:
     def _executed(self, statement: Statement) -> Outcome:
         if not statement.kind:
             return self._plain(statement)
-        self.connection.execute(
-            "select 1"
-        ).fetchall()  # fails after an error in a transaction, so that nothing is spent
+        # If an error has aborted a transaction, this fails before anything is spent.
+        self.connection.execute("select 1").fetchall()
         kind = "show" if statement.kind.startswith("show") else statement.kind
         outcome: Outcome = getattr(self, f"_{kind.replace(' ', '_')}")(statement, present(self.store))
         return outcome
@@ -177,7 +176,7 @@ class Session:
     def _source(self, statement: Statement) -> object:
         """Return the log of a statement: its checked query, or the query's rows if the series is unverified.
 
-        IF NOT EXISTS may keep a series whose query reads lost tables: then return the query, which will not be run.
+        IF NOT EXISTS may keep a series whose query reads tables that are gone: return this query, which is not run.
         """
         log, bound = statement.log, self._bound(named_parameters(statement.query, self.parameters))
         if log.declaration.unverified:

@@ -56,10 +56,6 @@ _UNFIT = (
 )
 
 
-class TieError(GuaranteeError):
-    """The result of a function depends on rows that tie in its ORDER BY. More columns there may prevent the ties."""
-
-
 @dataclass(frozen=True)
 class Relation:
     """The columns of a relation. Rows of a private relation belong to one unit each, public rows to no unit."""
@@ -189,8 +185,8 @@ class Check:
         require(exact, f"floating-point {name} depends on the order of rows; write {name}(x::decimal(18, 3))")
         if name in language.ORDERLESS and not name.startswith(("count", "bool_", "bit_")):
             _require_one_form(filter(_columns_in, children), name)
-        if name in language.ORDERED and not _columns_in(*children) <= self._distinguished(_orders_of(one)):
-            raise TieError(f"{name} {_TIE}")
+        ties = name in language.ORDERED and not _columns_in(*children) <= self._distinguished(_orders_of(one))
+        require(not ties, f"{name} {_TIE}")
 
     def _window(self, node: Node, below: Relation) -> Relation:
         """Check windows. If a function picks rows, such as row_number(), ORDER BY must distinguish different rows.
@@ -207,8 +203,8 @@ class Check:
                 self._check_aggregate(one, below, frozenset())
             distinguished = self._distinguished([*partitions, *_orders_of(one)])
             if picks_rows(one) and (below.unique is None or not below.unique <= distinguished):
-                if not distinguished >= set(range(len(below.units))):
-                    raise TieError(f"{_function_of(one) or one['type'].removeprefix('WINDOW_').lower()} {_TIE}")
+                name = _function_of(one) or one["type"].removeprefix("WINDOW_").lower()
+                require(distinguished >= set(range(len(below.units))), f"{name} {_TIE}")
                 orders.append((partitions, one.get("orders")))
         same = all(order == orders[0] for order in orders)
         require(same, "two windows with different orders may break ties differently; use one order")
@@ -261,12 +257,9 @@ def _require_one_form(expressions: Iterable[Node], what: str) -> None:
 
 
 def _plan_of(text: str) -> Node:
-    """Read a plan from JSON, and refuse operators, expressions, fields, functions and types that are not listed.
+    """Read a plan from JSON, and refuse operators, expressions, fields, functions and types that are not listed."""
 
-    The plan is without source positions and aliases, so that equal expressions are equal in Python.
-    """
-
-    def plain(node: Node) -> Node:
+    def plain(node: Node) -> Node:  # equal expressions become equal dictionaries
         return {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
 
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError, raise_alone
-from sparsehist.guarantee.check import Check, TieError
+from sparsehist.guarantee.check import Check
 from sparsehist.guarantee.extensions import draw_no_progress
 from sparsehist.guarantee.statement import Lookup, Rewriting, Source, folded, quoted
 from sparsehist.store.layout import spill_directory
@@ -87,7 +87,7 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
             connection.execute(statement("guarantee_lock"))
             try:
                 _check(rewritten, units, keys)
-            except TieError:
+            except StatementError:  # perhaps only because rows tie in ORDER BY
                 rewritten.break_ties()
                 _check(rewritten, units, keys)
         return Closed(rewritten.text, rewritten.sources, columns, verified)

@@ -31,13 +31,9 @@ _IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
 
 @dataclass(frozen=True)
 class Source:
-    """A source of a query, and its name in the query.
+    """A source of a query: files that the DuckDB call `reader` reads, or the frame or relation that `opens` returns."""
 
-    A source is either a list of files with the DuckDB call `reader` that reads them, or a frame, Arrow table or
-    relation that the function `opens` returns.
-    """
-
-    name: str
+    name: str  # as the query names the source
     public: bool = False  # whether the source contains no data of any unit
     reader: str = field(default="", repr=False)
     files: tuple[str, ...] = field(default=(), repr=False)

@@ -31,7 +31,7 @@ _IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
 
 @dataclass(frozen=True)
 class Source:
-    """A source of a query: files that the DuckDB call `reader` reads, or the frame or relation that `opens` returns."""
+    """A source of a query: files that the DuckDB call `reader` reads, or a frame or relation that `opens` returns."""
 
     name: str  # as the query names the source
     public: bool = False  # whether the source contains no data of any unit

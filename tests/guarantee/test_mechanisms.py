@@ -221,6 +221,16 @@ def test_a_relation_that_is_named_twice_is_read_twice():
     assert len(rows("select log.user_id, b.query from log join b using (user_id) group by all", both)) == 5000
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["a' || random() || '", "\\'", "$b", [None, "'"], {"a': (select 1), 'b": "x'y"}, b"'\x00", float("-inf"), 2**70],
+)
+def test_the_value_of_a_parameter_is_not_read_as_sql(value):
+    """A parameter keeps its value, whatever quotes it contains."""
+    query = Query("select user_id, $a as query from log where ts = 4", {"log": LOG}, {}, {"a": value})
+    assert checked_query(query, "user_id").world.relation().fetchall() == [(9, value)]
+
+
 SECRET = "secretplum"
 
 

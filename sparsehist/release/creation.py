@@ -41,7 +41,7 @@ _CHANGED = {
 def with_source(declaration: Declaration, source: object) -> Declaration:
     """Return the declaration with the fields that depend on the source of the log.
 
-    These fields are the data types of keys, whether all engines bound alike, and what the guarantee assumes.
+    They are the data types of keys, whether all engines keep the same keys of a unit, and what the guarantee assumes.
     """
     if is_spark_frame(source) or (isinstance(source, Counts) and source.counted_by is not None):
         declaration = replace(declaration, bounding=replace(declaration.bounding, portable=True))

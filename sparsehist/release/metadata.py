@@ -108,7 +108,7 @@ class Metadata:
 
     @property
     def noise(self) -> str:
-        """Name of the family of noise."""
+        """Name of the noise family."""
         return self.declaration.noise
 
     @property
@@ -148,7 +148,7 @@ class CellMetadata(Metadata):
 
     @property
     def family(self) -> Family:
-        """The family of the noise of one cell, in counts."""
+        """The noise family of one cell, in counts."""
         return self.declaration.family
 
 

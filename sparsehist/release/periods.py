@@ -189,7 +189,7 @@ def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesR
             "periods was erased, by finish() or by dropping a released period"
         )
     lists = [read_frame(record.directory, present(_units_of(record))) for record in records]
-    lists = [units for units in lists if units.height]  # without units, their data type is unknown
+    lists = [units for units in lists if units.height]  # an empty list does not show the data type of units
     if not lists:
         return pl.DataFrame(), ""
     counted = pl.concat([units.rename({units.columns[0]: "unit"}) for units in lists]).group_by("unit").len()

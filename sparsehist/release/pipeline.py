@@ -220,7 +220,7 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
 
 
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
-    """Split the delta of `goal` between noise and open domains as the budget does; without one, use `OPEN_SHARE`."""
+    """Split the delta of `goal` between noise and open domains like `budget`, or by `OPEN_SHARE` if it is None."""
     if budget is not None and budget.epsilon is not None and budget.delta and budget.noise.route != PURE_ROUTE:
         of_delta = goal.delta / budget.delta
         noise = budget.noise.delta if budget.noise.route == POISSON_ROUTE else budget.split.noise
@@ -287,13 +287,13 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
 
 
 def kind_of(locked: LockedSeries, name: str) -> str | None:
-    """Return the kind of the release with this name, or None if there is no such release."""
+    """Return the kind of the release with this name, such as "workload", or None if there is no such release."""
     record = locked.state.release_named(locked.record, name)
     return next((path.kind for path in locked.record.paths if record and path.path_id == record.path_id), None)
 
 
 def find(locked: LockedSeries, request: Request) -> ReleaseRecord | None:
-    """Return the release with the requested name, or None. Raise an error if it has other parameters."""
+    """Return the release with the requested name, or None. Raise an error if its parameters differ."""
     name, series = request.name, locked.record.name
     record, kind = locked.state.release_named(locked.record, name), kind_of(locked, name)
     if record is None or kind is None:

@@ -175,7 +175,7 @@ class Planner:
     series_id: str
     declaration: Declaration
     request: CellRequest
-    metadata: Callable[[CellRequest], CellMetadata]  # returns the metadata of a release
+    metadata: Callable[[CellRequest], CellMetadata]  # a function that returns the metadata of a release
 
     def plan(
         self,

@@ -20,7 +20,7 @@ class Shown:
     """The published cells of a release. Positions are secret, because they follow the order of true counts.
 
     `position` has the positions of the published cells in the counts file (-1 if empty), and `noisy` has their noisy
-    counts; shape (q,) each. `empty_keys` has the keys of the published empty cells, in the same order.
+    counts; shape (rows,) each. `empty_keys` has the keys of the published empty cells, in the same order.
     """
 
     position: IntArray

@@ -280,7 +280,7 @@ class QuerySession:
         return self._keys.with_columns(estimate=self._state.hypothesis)
 
     def ask(self, predicate: pl.Expr) -> WeightedAnswer:
-        """Estimate the sum of the counts of all cells where a predicate holds; a unit counts once in each cell.
+        """Estimate the sum of the counts of all cells where a predicate holds. A unit is counted once per cell.
 
         Args:
             predicate: A Polars expression over the key columns that is true or false for each key (null counts as

@@ -92,7 +92,7 @@ class StepPairs:
 
     @classmethod
     def of_pairs(cls, pairs: UnitPairs, columns: str | Sequence[str], salt: bytes) -> StepPairs:
-        """Return the `StepPairs` with these pairs; `columns` are the columns of the log that name the unit."""
+        """Return the `StepPairs` of the pairs of a log; `columns` are the columns that identify the unit."""
         units, kind = comparable_units(pairs.units, columns)
         digests, words = unit_digests(units, salt)
         row = np.repeat(np.arange(units.len(), dtype=np.uint32), pairs.sizes)
@@ -164,14 +164,14 @@ class StepFiles:
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
-        """Return the keys that these units counted towards so far: columns row (index in `units`), key (number)."""
-        if self._pairs is None or not units.len():  # without units, their data type is unknown
+        """Return the keys that these units counted towards so far, as columns row (index in `units`) and key."""
+        if self._pairs is None or not units.len():  # without units, the data types may differ
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")
 
     def counts_at(self, steps: Sequence[int], some: IntArray) -> IntArray:
-        """Return the running counts of keys, given by number, at ascending steps; shape (steps, keys)."""
+        """Return the running counts of the keys with these numbers at ascending steps; shape (steps, keys)."""
         column = np.full(self.all_keys.height, -1, np.int64)
         column[some] = np.arange(some.size)
         counts = np.zeros((len(steps), some.size), np.int64)

@@ -344,7 +344,7 @@ def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family
     """Return the noise family of the measurements R·x: the family of the series with the strategy's sensitivity."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
-            "integer noise needs a strategy with whole weights: use strategy='auto', which chooses one; got "
+            "integer noise needs a strategy with integer weights: use strategy='auto', which chooses one; got "
             f"{type(family).__name__} and the strategy {strategy.name}"
         )
     remade: Callable[..., Family] = replace

@@ -98,7 +98,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return the largest number of pairs of cells, among `keys`, that differ in one column: a sum of digits."""
+    """Return the largest number of pairs among `keys` cells that differ in only one column, as a sum of digits."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, keys)  # fits an int64
@@ -108,7 +108,7 @@ def _digit_sum(sizes: Sequence[int], keys: int) -> int:
 
 
 def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
-    """Return the `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, given the largest entries of each factor's row."""
+    """Return the `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, given those of a row of each factor."""
     best = np.ones(1)
     for row in rows:
         best = largest(np.outer(best, row[:keys]).reshape(-1), keys)

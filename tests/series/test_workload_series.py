@@ -175,7 +175,7 @@ def test_discrete_laplace_answers_in_whole_numbers():
     series = _hours(noise="discrete_laplace")
     frame = series.release("sums", workload=sh.workload.Identity(), level="0.5", strategy="identity").frame
     assert (frame["noisy_answer"] == frame["noisy_answer"].round()).all()
-    with pytest.raises(DeclarationError, match="whole weights"):
+    with pytest.raises(DeclarationError, match="integer weights"):
         series.release("other", workload=sh.workload.Prefix(), level="0.5", strategy="spectral")
 
 

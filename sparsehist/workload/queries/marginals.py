@@ -1,4 +1,4 @@
-"""Marginals of a domain with several columns: the counts of every combination of values of some of the columns."""
+"""Marginals of a domain with several columns: the counts of all combinations of values in some of the columns."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ from sparsehist.typing import IntArray
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An undirected, public graph.
+    """A public, undirected graph.
 
     Attributes:
-        people: Number of each node, from 0 to n - 1. Nodes of an integer array are numbered in ascending order, other
-            nodes in order of occurrence.
+        people: Dict from node to its number, from 0 to n - 1. Nodes of an integer array are numbered in ascending
+            order, other nodes in order of occurrence.
         edges: Sparse matrix with an entry for each edge, in one or both directions; shape (n, n).
     """
 
@@ -26,7 +26,7 @@ class Graph:
     edges: Any = field(repr=False)
 
     def hops(self, sources: Iterable[Hashable]) -> IntArray:
-        """Return the number of hops from each node to the nearest source, -1 for unreachable nodes; shape (n,).
+        """Return the number of hops from each node to the nearest source, or -1 without a path; shape (n,).
 
         Raises:
             InputError: If there is no source, or a source is not in the graph.
@@ -38,7 +38,7 @@ class Graph:
             raise InputError("a coalition must have at least one reader")
         unknown = [person for person in given if person not in self.people]
         if unknown:
-            which = shown(given[0]) if len(given) == 1 else "for one of those named"
+            which = shown(given[0]) if len(given) == 1 else "for one of these people"
             raise InputError(f"the graph has no node {which}")
         numbers = [self.people[person] for person in given]
         hops = csgraph.dijkstra(self.edges, directed=False, indices=numbers, unweighted=True, min_only=True)
@@ -49,7 +49,7 @@ def distances(graph: Any, owner: Hashable) -> dict[Any, int]:
     """Return the number of hops from the owner to each reachable node, including 0 for the owner.
 
     Args:
-        graph: Public and undirected: {node: its neighbours}, pairs of nodes, an array of shape (m, 2), a frame whose
+        graph: Public and undirected: {node: neighbours}, pairs of nodes, an array of shape (m, 2), a frame whose
             first two columns are the ends of the edges, or a networkx graph.
         owner: A node of the graph.
 
@@ -96,7 +96,7 @@ def read_graph(graph: Any) -> Graph:
 
 
 def _numbered(nodes: Iterable[Hashable], pairs: Iterable[Any]) -> tuple[dict[Any, int], IntArray]:
-    """Number nodes of any type, including those that only pairs contain. Return the numbers, also for each pair."""
+    """Return a dict from each node, listed or only in pairs, to its number; and the two numbers of each pair."""
     people: dict[Any, int] = {}
     try:
         for node in nodes:

@@ -17,7 +17,7 @@ from sparsehist.typing import ArrayLike
 
 
 class View(Mapping[Any, Any]):
-    """The noisy values, by owner, that a reader or a coalition of readers may see. Nobody else may see them."""
+    """A dict from owner to noisy value, of all values that a reader or coalition sees. Only they may see it."""
 
     def __init__(self, rows: Mapping[Any, tuple[Any, int]], levels: Mapping[int, Fraction]) -> None:
         self._rows, self._levels = rows, levels
@@ -53,8 +53,8 @@ class Network:
         values: {person: value}, or an array in the order of `read_graph(graph).people`. Secret.
         graph: Public and undirected, in any form of `sparsehist.audiences.distances`.
         family: Noise of one value; its sensitivity is the largest change of an owner's value.
-        levels: Levels by distance, from 1 on, which must not become finer with distance. Readers at other distances
-            see nothing. By default 1/distance.
+        levels: Dict from distance, at least 1, to level; levels must not increase with distance. Readers at other
+            distances see nothing. By default, the level is 1/distance.
 
     Raises:
         DataError: If values and nodes do not match, or if the family does not allow the values.
@@ -98,7 +98,7 @@ class Network:
     def from_bytes(cls, content: bytes, graph: Any, levels: Mapping[int, Level] | None = None) -> Network:
         """Restore a network from `to_bytes`. Pass the same levels and graph, with nodes in the same order."""
         made = cls.__new__(cls)
-        made._begin(MultipleRelease.from_bytes(content), read_graph(graph), levels)  # noqa: SLF001 - its own
+        made._begin(MultipleRelease.from_bytes(content), read_graph(graph), levels)  # noqa: SLF001  made here
         return made
 
     def view(self, reader: Hashable) -> View:

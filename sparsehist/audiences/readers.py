@@ -1,4 +1,4 @@
-"""Readers with different levels on one noise path. A coalition knows no more than its member with the finest level.
+"""Releases for readers with different levels. A coalition knows no more than its member with the finest level.
 
 Source: [KHP section 4.4], [ARNP section 2]. Papers: [KHP eq. 43, section 4.3, Figures 5 to 7].
 """
@@ -22,7 +22,7 @@ class Coalition:
 
     Attributes:
         readers: The members.
-        level: The finest level of a member, which bounds the cost of all their releases together.
+        level: The finest level of any member. It is the cost of all their releases together.
         std: Standard deviation of the best estimate from all these releases, which is the finest release.
         sum_of_levels: Cost of the releases if they had independent noise.
         std_if_independent: Standard deviation of the best estimate if the releases had independent noise.
@@ -36,11 +36,11 @@ class Coalition:
 
 
 class Audiences:
-    """A dense vector for many readers with different levels, at the cost of the finest level.
+    """Releases of one dense vector for readers with different levels. All together cost only the finest level.
 
     Args:
         vector: A `sparsehist.MultipleRelease`.
-        levels: Level of each reader, for example `by_distance(distances(graph, owner))`.
+        levels: Dict from reader to level, for example `by_distance(distances(graph, owner))`.
 
     Raises:
         CapExceededError: If a level is above the cap of the vector.
@@ -85,7 +85,7 @@ class Audiences:
         return release
 
     def coalition(self, readers: Iterable[Hashable]) -> Coalition:
-        """Describe what readers know together, without drawing noise. Raise InputError for unknown or no readers."""
+        """Describe what readers know together. Raise InputError if a reader is unknown or there are no readers."""
         members = tuple(dict.fromkeys(readers))
         if not members:
             raise InputError("a coalition must have at least one reader")
@@ -104,7 +104,7 @@ class Audiences:
 
 
 def by_distance(distances: Mapping[Any, int], nearest: Level = 1) -> dict[Any, Fraction]:
-    """Return the level `nearest` / distance for each person at a distance of at least 1, so not for the owner.
+    """Return a dict from person to the level `nearest` / distance, without the owner, who is at distance 0.
 
     Example:
         >>> by_distance({"owner": 0, "friend": 1, "stranger": 3})

@@ -2,8 +2,8 @@
 
 If a unit has too many keys, the choice of the keys that it keeps depends only on the salt, the unit and its keys. All
 guarantees need this: if the choice depended on row numbers, internal codes, files or other units, removing a unit
-would change the contributions of others, and the sensitivity would be wrong. Values are compared exactly; hashes only
-order keys, and keys with equal hashes are ordered by their values.
+would change the contributions of others, and the sensitivity would be wrong. Values are compared exactly. Hashes only
+determine the order of keys, and keys with equal hashes are ordered by their values.
 """
 
 from sparsehist.counting.contract import CountedKeys, Counts, Files, Query

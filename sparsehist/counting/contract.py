@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 Choice = Literal["error", "drop"]
 SALT_BYTES = 16
-SUMS = "sums of amounts, such as revenue, are measures of the log itself"
+SUMS = "to publish sums of amounts, such as revenue, declare a measure"
 
 
 @dataclass(frozen=True)
 class Query:
-    """A log that is the result of a SQL query. It runs in a new DuckDB, which can read only the named sources.
+    """A SQL query whose result is the log. It runs in a new DuckDB session, which can read only the sources it names.
 
     Attributes:
         sql: One SELECT statement, as docs/sql.md describes.
-        tables: Frames, Arrow tables, relations, paths or `Files` by name. The query itself may also name files.
-        public: Tables without data of any unit, by name. A file in the query is public if its path is given here.
-        parameters: Values of the parameters that the query names as $name.
-        unverified: Do not check that the query keeps units apart; ledger, metadata and report show this.
+        tables: Dict from name to frame, Arrow table, relation, path or `Files`. The query itself may also name files.
+        public: Dict from name to a table without data of any unit. A file is public if its path is given here.
+        parameters: Dict from name to value of each parameter, which the query writes as $name.
+        unverified: Whether to skip the check that the query does not mix units. Ledger, metadata and report say so.
 
     Example:
         >>> Query("select user_id, query from read_parquet('log/*.parquet')").sql[:6]
@@ -48,7 +48,7 @@ class Query:
 
     def __post_init__(self) -> None:
         if not isinstance(self.sql, str):
-            raise DeclarationError(f"sh.Query takes one SELECT statement as text, got {shown(self.sql)}")
+            raise DeclarationError(f"sh.Query takes one SELECT statement as a string, got {shown(self.sql)}")
 
     def __repr__(self) -> str:
         return f"Query({without_credentials(self.sql)!r})"
@@ -62,23 +62,23 @@ class ClosedQuery(Query):
 
     @property
     def is_checked(self) -> bool:
-        """Whether the check covers all that the query reads. It does not cover tables and views of a session."""
+        """Whether the query was checked with all its sources. Tables and views of a session cannot be checked."""
         world = self.world
         return world is not None and world.verified and all(one.checked for one in world.sources.values())
 
 
 @dataclass(frozen=True)
 class Files:
-    """Files of a log, and how to read them.
+    """The files of a log, with the options for reading them.
 
     Attributes:
-        paths: Path, pattern or URL (s3, gs, az, https), or a list of them.
-        delimiter: Separator of the fields of CSV files, one character; if None, a comma, or a tab in .tsv files.
-        hive: Columns with values in folder names, such as `day=2024-01-31/part.parquet`; their type is text.
-        storage_options: Credentials for URLs, as Polars takes them: {"aws_access_key_id": …}. They are not stored;
-            missing ones are taken from the environment.
-        types: Types that key columns are cast to: {"time": "date"} counts days of timestamps; "integer" and "text"
-            cast whole numbers, booleans, decimals and text.
+        paths: A path, pattern or URL (s3, gs, az, https), or a list of paths, patterns and URLs.
+        delimiter: Character that separates the fields of CSV files; by default a comma, or a tab in .tsv files.
+        hive: Columns whose values are in folder names, such as `day=2024-01-31/part.parquet`; they become strings.
+        storage_options: Credentials for URLs, as in Polars: {"aws_access_key_id": …}. They are not stored. Missing
+            credentials are taken from the environment.
+        types: Dict from key column to the type it is cast to: "date" (from timestamps) or "integer" or "text" (from
+            whole numbers, booleans, decimals and text). For example, {"time": "date"} counts days.
 
     Example:
         >>> Files("log/day=*/*.parquet", hive=["day"]).hive
@@ -100,13 +100,13 @@ class Files:
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts from another system, in which each unit added 1 to the counts of at most `max_keys` keys.
+    """Counts that another system made. Each unit must have added 1 to the counts of at most `max_keys` keys.
 
     Attributes:
         frame: A frame or another table, with key columns and a count column.
         count: Name of the count column. Counts are whole numbers of at least 0; rows with 0 are left out.
-        counted_by: The `CountingSql` that produced the counts; `create` refuses a different key or bound.
-        largest: The most that one unit adds to the count of a key. Required; must be 1.
+        counted_by: The `CountingSql` that made the counts. `create` refuses a series with another key or `max_keys`.
+        largest: Largest amount that one unit adds to the count of a key. Required; must be 1.
 
     Example:
         >>> Counts(pl.DataFrame({"query": ["a"], "units": [3]}), count="units", largest=1).count
@@ -185,18 +185,18 @@ class CountedKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class CountRequest:
-    """The parameters of a count, already checked by a `Declaration`.
+    """The parameters for counting a log. A `Declaration` has already checked them.
 
     Attributes:
         unit: Columns of the log that identify the unit; empty for `Counts`.
         salt: 16 secret random bytes that determine which keys a unit keeps.
-        temporary_directory: Where to create a private directory for rows that do not fit in memory.
-        weights: Pairs (weight, most keys) by decreasing weight; the first weight is a full count. A unit with at most
-            that many keys adds the weight to each of them; units with more keys than the last pair allows are cut.
-        threads: Threads that count; as many as there are cores if None. Polars reads and sorts with all.
+        temporary_directory: Parent of the private directory for rows that do not fit in memory.
+        weights: Pairs (weight, largest number of keys), largest weight first: a full count. A unit adds the weight of
+            the first pair that allows its number of keys. A unit with too many keys for the last pair is cut.
+        threads: Number of counting threads; by default the number of cores. Polars reads and sorts with all cores.
         progress: Function called with the name of each phase when it begins.
-        portable: Choose the kept keys by the portable order (`counting/tuples.py`).
-        without_key: Whether the log has no key column; then every unit has the only key of a domain of one cell.
+        portable: Whether a unit keeps its first keys in the portable order (`counting/tuples.py`).
+        without_key: Whether the log has no key column. Every unit then has the same key, the only cell of the domain.
     """
 
     unit: tuple[str, ...]
@@ -231,7 +231,7 @@ class CountRequest:
         return self.weights[0][0]
 
     def report(self, phase: str) -> None:
-        """Report that a phase begins."""
+        """Call `progress`, if there is one, with the name of the phase that begins."""
         if self.progress is not None:
             self.progress(phase)
 

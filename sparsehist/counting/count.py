@@ -25,8 +25,8 @@ _UNBOUNDED = 2**62
 def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -> CountedKeys:
     """Count the units of each key, with each unit bounded to `max_keys` distinct keys.
 
-    Rows without a usable key are left out first. Keys that map to the same cell count once. `declared` contains the
-    fields of a `CountRequest`. A log without valid rows is refused unless `may_be_empty` is true.
+    Rows without a usable key are refused or left out first. A unit's keys in the same cell count once. `declared` has
+    the fields of a `CountRequest`. A log without valid rows is refused unless `may_be_empty` is true.
     """
     request = request_of(**declared)
     if isinstance(source, Counts):
@@ -63,7 +63,7 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
 
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
-    """List all distinct pairs of a unit and a key of the domain, without a bound. Refuse Counts and Spark frames."""
+    """List all distinct pairs of a unit and a key of the domain, however many. Refuse Counts and Spark frames."""
     request = request_of(max_keys=_UNBOUNDED, **declared)
     return in_memory.kept_pairs(checked_log(source, request), request)
 
@@ -82,14 +82,14 @@ def checked_log(source: object, request: CountRequest) -> Log:
     check_key_dtypes(log, request.key, request.domain)
     if log.of_spark and not request.portable:
         raise DeclarationError(
-            "Spark frames are counted inside Spark: declare portable=True. Running series and checks need files"
+            "a Spark frame is counted inside Spark: declare portable=True; running series and checks need files"
         )
     logging.getLogger("sparsehist").info("counting with %s", "spark" if log.of_spark else in_memory.name())
     return log
 
 
 def checked_counts(source: Counts, request: CountRequest) -> pl.DataFrame:
-    """Check counts from another system, and rename their columns to key_0, …, count."""
+    """Check counts from another system, and rename their columns to key_0, …, count, sum_0, …."""
     if request.unit:
         raise DeclarationError("Counts contain no units, so leave out unit=")
     if request.full != 1:
@@ -108,7 +108,7 @@ def checked_counts(source: Counts, request: CountRequest) -> pl.DataFrame:
     for name, measure in zip(sum_names(request.measures), request.measures, strict=True):
         rule = (
             f"sums from another system must be whole numbers of steps of {measure.step}, without nulls, and each "
-            "unit's part must be cut to the bounds of its measure before addition"
+            "unit's contribution must be clipped to the bounds of the measure before addition"
         )
         numbers.append(_whole(frame[measure.steps_column], rule, signed=measure.signed).alias(name))
     keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(request.key))

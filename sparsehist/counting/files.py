@@ -1,8 +1,8 @@
-"""Logs in files: Parquet, CSV or JSON lines, by path, pattern or URL.
+"""Open a log in files of Parquet, CSV or JSON lines, given as paths, patterns or URLs.
 
-Patterns of local paths are expanded here, and patterns of URLs by Polars. All columns of CSV files and JSON lines are
-read as text, and so are columns from folder names: an id has the same value in every file. In CSV files, only empty
-fields are null; `NA` is text. For other null values, give the log as `pl.scan_csv(…, null_values=…)`.
+Patterns of local paths are expanded here, and patterns of URLs by Polars. Columns of CSV files, JSON lines and folder
+names are read as strings, so that an id is the same in every file. In CSV files, only empty fields are null, and `NA`
+is a string. For other null values, pass the log as `pl.scan_csv(…, null_values=…)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
-    """Open the files that a source names as a `Log` of these columns (all if empty), or return None."""
+    """Return the files that a source names as a `Log` of these columns (all if empty), or None if it names none."""
     named = files_of(source)
     if named is None:
         return None
@@ -47,7 +47,7 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
         with engine_errors(f"file {shown(paths[0])!r}"):
             dtypes = dict(_scan(paths[0], files, columns).collect_schema())
     elif not columns:
-        raise DeclarationError("JSON lines do not declare their columns: pass a frame as the table instead")
+        raise DeclarationError("a file of JSON lines does not declare its columns: pass a frame as the table instead")
     if len(paths) > 1:
         dtypes = {name: _widest(dtype) for name, dtype in dtypes.items()}
     needed = {name: dtypes[name] for name in columns or dtypes if name in dtypes and name not in files.hive}
@@ -77,10 +77,10 @@ def is_remote(path: str) -> bool:
 
 def _matches(path: str, *, alone: bool) -> list[str]:
     """List the files that match a pattern. Refuse unreadable directories, which `glob` would skip silently."""
-    if is_remote(path) or os.path.isfile(path):  # noqa: PTH113  Path's own may fail
+    if is_remote(path) or os.path.isfile(path):  # noqa: PTH113  pathlib may raise
         return [path]
     for folder in glob.glob(str(Path(path).parent), recursive=True):
-        if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112  Path's own may fail
+        if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112  pathlib may raise
             raise DataError(f"directory {shown(f'{folder}/')!r} cannot be read: permission is denied")
     files = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
     if not files:
@@ -103,7 +103,7 @@ def _suffix(path: str) -> str:
 def _scan(
     path: str, files: Files, columns: Sequence[str], dtypes: dict[str, pl.DataType] | None = None
 ) -> pl.LazyFrame:
-    """Return a lazy frame of a file or of all files that a URL matches, with the columns in `dtypes` (None: all)."""
+    """Return a lazy frame of a file or of all files that a URL matches, with the columns in `dtypes` or all."""
     suffix, source = _suffix(path), path if is_remote(path) else glob.escape(path)
     options: dict[str, Any] = {"storage_options": dict(files.storage_options) or None}
     if files.hive and dtypes is not None:
@@ -127,7 +127,7 @@ def _scan(
     if dtypes is None:
         return scan
     kept = [name for name in names if name in dtypes or name == _PATH]
-    # Read all fields, because a stray quote that swallows rows could otherwise remain unnoticed.
+    # Read all fields. Otherwise, a stray quote that joins rows into one field could remain undetected.
     return scan.map_batches(
         lambda batch: batch.select(kept),
         projection_pushdown=False,
@@ -152,5 +152,5 @@ def _of_folders(name: str, paths: pl.Series) -> pl.Series:
 def _of_folder(name: str, path: str) -> str | None:
     folder = re.search(rf"(?:^|/){re.escape(name)}=([^/]*)/", path)
     if folder is None:
-        raise DataError(f"a column declared by hive= is not in a folder of the file: {name}=… in {shown(path)!r}")
+        raise DataError(f"a hive= column is not in a folder of the file: {name}=… in {shown(path)!r}")
     return None if folder[1] == _NO_VALUE else unquote(folder[1])

@@ -1,8 +1,8 @@
 """Fingerprints: keyed digests of the log and the query of a series, which show whether they changed.
 
 Local files are compared by path, size and times, and queries by their text and the files that they read. Remote files
-and rows in memory (frames, relations, streams) cannot be compared. Keep digests and their key secret: together they
-make it possible to test guesses.
+and rows in memory (frames, relations, streams) cannot be compared. Keep digests and their key secret, because
+together they allow guesses about the log to be tested.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def fingerprint(source: object, key: str | None = None) -> dict[str, str]:
 
 
 def changes(before: dict[str, str], source: object) -> list[str]:
-    """List what differs from an earlier fingerprint: "query", "source", or "rows" if the source is not comparable."""
+    """List what differs from an earlier fingerprint: "query", "source", or "rows" if it cannot be compared."""
     now = fingerprint(source, before["key"])
     differ = [part for part in ("query", "source") if now[part] != before[part]]
     return differ if now["source"] or before["source"] else [*differ, "rows"]

@@ -14,9 +14,9 @@ from sparsehist.typing import BoolArray, secret
 
 NULL_REMEDY = 'clean the log, or create the series with on_null="drop", which leaves such rows out'
 _READ_AS: dict[pl.DataType, str] = {
-    pl.Date(): "time stamps become dates with sh.Files(…, types={{{0!r}: 'date'}}), --key-type {0}=date",
-    pl.Int64(): "numbers such as 2.0 are read with sh.Files(…, types={{{0!r}: 'integer'}}), --key-type {0}=integer; "
-    "those with a fraction, such as prices, have to be scaled to whole numbers first",
+    pl.Date(): "read timestamps as dates with sh.Files(…, types={{{0!r}: 'date'}}) or --key-type {0}=date",
+    pl.Int64(): "read numbers such as 2.0 with sh.Files(…, types={{{0!r}: 'integer'}}) or --key-type {0}=integer; "
+    "first scale numbers with a fraction, such as prices, to whole numbers",
 }
 OUTSIDE_REMEDY = 'widen the domain, or declare on_outside="drop" to leave such rows out before bounding'
 

@@ -1,4 +1,4 @@
-"""The `Log` class, a lazy frame or Spark frame with column types, and errors that show no data of the log."""
+"""The `Log` class (a lazy frame or Spark frame with column types), and errors that show no data of the log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REASONS = {
     "error parsing line|expected to contain JSON": "a line is not a JSON object, or a column has several types",
     "data type mismatch|^ColumnNotFoundError": "a column is missing or has another type than in other files",
 }
-"""Patterns of engines' messages, which may quote the log, and their meaning."""
+"""Dict from a pattern in engines' messages, which may quote the log, to the reason that our error states."""
 _FAILURES = (Exception, pl.exceptions.PanicException)  # panics of Polars are not subclasses of Exception
 
 
@@ -44,8 +44,8 @@ class Log:
         rows: A Polars LazyFrame or a Spark frame.
         dtypes: Dtype of every column.
         label: Name of the log in errors.
-        files: Files of the log, each with its scan.
-        texts: Columns of text that may contain whole numbers or dates.
+        files: Dict from the path or URL of each file to its lazy frame.
+        texts: Columns of strings that may be whole numbers or dates.
     """
 
     rows: Any = field(repr=False)
@@ -71,15 +71,15 @@ class Log:
         return replace(self, rows=rows, dtypes=dtypes, texts=self.texts.union(key_types))
 
     def with_key(self, name: str, value: str) -> Log:
-        """Return the log with an added column that has the same text in each row."""
+        """Return the log with an added column that has the same string in each row."""
         if self.of_spark:
-            raise DeclarationError("a Spark frame needs a key column: add one with the same text in each row")
+            raise DeclarationError("a Spark frame needs a key column: add one with the same string in each row")
         dtypes = {**self.dtypes, name: pl.String()}
         return replace(self, rows=self.rows.with_columns(pl.lit(value).alias(name)), dtypes=dtypes)
 
 
 def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
-    """Cast a column to dates or text. Text is parsed later if the keys of the domain are whole numbers or dates."""
+    """Cast a column to dates or strings. Strings are parsed later if the domain has whole numbers or dates."""
     column = pl.col(name)
     written = dtype in TEXTS or dtype.is_integer() or dtype == pl.Boolean or dtype.is_decimal()
     if to == "date" and dtype in TEXTS:
@@ -111,10 +111,10 @@ def shown(file: str) -> str:
 
 
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
-    """A context that replaces exceptions of an engine, whose text may contain data or credentials, with our errors.
+    """A context that replaces exceptions of an engine, which may quote data or credentials, by errors of sparsehist.
 
-    The files of the log are read one by one to find the unreadable file. `error_of` is a function that returns the
-    error for an exception that it recognises, or else None.
+    To find an unreadable file, the files of the log are read one by one. `error_of` returns the error for an
+    exception that it recognises, and None for any other exception.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ def _explained(failure: BaseException, label: str, log: Log | None) -> Sparsehis
 
 
 def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False) -> None:
-    """Refuse unit columns whose values cannot be compared exactly, or cannot be written as text where necessary."""
+    """Refuse unit columns of floats, decimals or lists, or of dtypes that tuples or the portable order lack."""
     for unit in units:
         dtype = log.dtypes[unit]
         if dtype.is_float() or dtype.is_decimal():
@@ -173,7 +173,7 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
 
 
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
-    """Refuse key columns that do not fit the domain. Text may be ISO dates, and in text files also whole numbers."""
+    """Refuse key columns whose dtype does not fit. Strings may be ISO dates or, in files, also whole numbers."""
     for column, name in enumerate(key):
         expected, dtype = domain.dtypes[column], log.dtypes[name]
         parsed = dtype == pl.String and (expected == pl.Date or (name in log.texts and expected.is_integer()))
@@ -182,7 +182,7 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
         kind = "date" if expected == pl.Date else "integer" if expected.is_integer() else "text"
         remedy = f"read it with sh.Files(…, types={{{name!r}: {kind!r}}}), in a shell --key-type {name}={kind}"
         if isinstance(dtype, pl.List):
-            remedy = f"make a row of each element, by frame.explode({name!r}) or unnest in SQL"
+            remedy = f"make one row for each element, with frame.explode({name!r}) or with unnest in SQL"
         remedy = "cast it in the Spark frame" if log.of_spark else remedy
         if dtype.is_float() or dtype.is_decimal():
             raise _fractions(f"key column {name!r}", dtype, remedy)

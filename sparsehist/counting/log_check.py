@@ -42,11 +42,11 @@ def check_log(
     means the same as `types` of `sh.Files`.
 
     Returns:
-        One row per rule: rule; rows, units and distinct keys that it affects, and pairs of a unit and a key: those
-        cut for "unit above max_keys", those kept for "counted" (Int64, null if not meaningful); outcome: "read",
-        "none", "refused: why", "dropped", "counted once", "bounded" or "counted". Then a row for `max_keys` and for
-        a quarter, half, twice and four times of it: the units above this bound, and the pairs and the share of all
-        pairs that it cuts.
+        One row per rule: its name; the rows, units and keys that it affects, and the pairs of a unit and a key that
+        "unit above max_keys" cuts and "counted" keeps (Int64, null if not meaningful); and the outcome: "read",
+        "none", "refused: why", "dropped", "counted once", "bounded" or "counted". Then one row for each of five
+        bounds, from a quarter of `max_keys` to four times `max_keys`: the units with more keys, and the pairs and the
+        share of all pairs that the bound cuts.
 
     Example:
         >>> import sparsehist as sh
@@ -69,7 +69,7 @@ def check_log(
 
 
 def _checked(source: object, request: CountRequest) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the resulting table, in the order of the rules."""
+    """Yield the rows of the table that `check_log` returns, in the order of the rules."""
     try:
         log = checked_log(source, request)
     except DataError as refusal:
@@ -110,7 +110,7 @@ def _pairs(log: Log, request: CountRequest) -> pl.DataFrame:
 
 
 def _by_rule(pairs: pl.DataFrame, outside: Sequence[str], request: CountRequest) -> Iterator[dict[str, Any]]:
-    """Yield each rule with numbers and an outcome. A row of the log counts only for the first rule it breaks."""
+    """Yield a row of the table for each rule. A row of the log is counted under the first rule that it breaks."""
 
     def row(rule: str, pairs: pl.DataFrame, outcome: str, empty: str = "none") -> dict[str, Any]:
         distinct = pl.col("unit", "key").drop_nulls().n_unique().name.suffix("s")

@@ -1,8 +1,8 @@
 """Convert columns of measures to whole numbers of steps, or to null if a row cannot be measured.
 
 A value is rounded towards zero to a multiple of the step. A float becomes the largest multiple whose nearest float is
-not above it. So the float 0.29, slightly below 29/100, is 29 steps of 0.01. The guarantee does not depend on this
-rounding, because the sum of each unit is clipped afterwards.
+not above this float. So the float 0.29, slightly below 29/100, is 29 steps of 0.01. The guarantee does not depend on
+this rounding, because the sum of each unit is clipped afterwards.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sparsehist.errors import DataError
 from sparsehist.store.series_files import SUM
 
 MOST_ROW_STEPS = 2**31 - 1
-"""Bound on a row's value, in steps: the sum of 2**32 such rows fits 64 bits."""
+"""Largest absolute value of a row, in steps. The sum of 2**32 such rows fits in 64 bits."""
 LARGEST_SUM = 2**46
-"""Largest sum of a key, in steps: sum, noise and grid fit a double."""
+"""Largest absolute sum of a key, in steps. The sum and its noise then fit in a double."""
 
 
 def sum_names(measures: Sequence[Measure]) -> list[str]:
@@ -31,12 +31,12 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return the measures that sum a column of the log, keyed by a temporary name for their column of steps."""
+    """Return a dict from a temporary column name for steps to each measure that sums a column of the log."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
 def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
-    """Return Polars expressions for the steps of each row (Int32), keyed as in `row_columns`."""
+    """Return a dict from the names in `row_columns` to Polars expressions for the steps of each row (Int32)."""
     return {name: _steps(each, log).cast(pl.Int32).alias(name) for name, each in row_columns(measures).items()}
 
 
@@ -51,13 +51,12 @@ def check_number(column: str, log: Log) -> pl.DataType:
 def steps_sql(
     measure: Measure, column: str, cast: Callable[[str, str], str], exact: type[np.floating] = np.float64
 ) -> tuple[str, str]:
-    """Return SQL for the steps of a row, the same as in `float_steps`, and for the condition that they exist.
+    """Return SQL for the number of steps of a row, equal to `float_steps`, and SQL for "the row can be measured".
 
     Args:
         measure: The measure.
-        column: SQL of its values, numbers of any type.
-        cast: Function that returns SQL to cast its second argument to the type in its first: "double", "bigint" or,
-            if `exact` has 32 bits, "real".
+        column: SQL for the values of the measure, numbers of any type.
+        cast: Function of a type ("double", "bigint" or, for 32-bit `exact`, "real") and of the SQL that it casts.
         exact: Float type of the column, as for `float_steps`.
     """
     if measure.column is None:
@@ -70,7 +69,7 @@ def steps_sql(
     value = cast("double", column)
     size, up, down = f"abs({value})", cast("double", str(rises)), cast("double", str(per))
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
-    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one too many
+    near = f"floor({size} * {down} / {up} + 0.5)"  # equals the number of steps, or exceeds it by 1
     reached = f"{near} * {up} / {down}"
     reached = reached if exact is np.float64 else cast("double", cast("real", reached))
     steps = cast(
@@ -105,7 +104,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
 
 
 def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
-    """Convert doubles to Int32 steps: as many as possible, if their nearest float (of type `exact`) is not larger.
+    """Convert each double to the largest Int32 number of steps that, as a float of type `exact`, is not above it.
 
     This uses numpy, because Polars divides by multiplying with the inverse, which rounds twice.
     """
@@ -132,7 +131,7 @@ def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -
 def unmeasured_error(measure: Measure) -> DataError:
     """Return the error for rows that cannot be measured."""
     beyond = "too large for its step" if measure.signed else "negative"
-    also = "" if measure.signed else "; clip=(-B, B) takes negative ones"
+    also = "" if measure.signed else "; clip=(-B, B) allows negative values"
     return DataError(
         f"measure column {str(measure.column)!r} holds values that are null, NaN, not numbers, infinite or {beyond}: "
         f"{NULL_REMEDY}{also}"

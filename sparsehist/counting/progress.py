@@ -24,13 +24,11 @@ class Counting:
     """Settings of counting.
 
     Attributes:
-        engine: "auto": Spark counts its own frames, this process everything else; "memory" and "spark" require that
-            engine.
-        memory_limit: Bytes, or text such as "4GB"; by default half of the memory of this machine or container. Rows
-            use half of it; more rows are written to disk. Distinct texts stay in memory.
-        threads: At most this many threads; as many as cores by default.
-        progress: None shows phases on a terminal, True always, False never; or a function to be called with each
-            phase.
+        engine: "auto", or to require one engine "spark" (for Spark frames) or "memory" (for all other logs).
+        memory_limit: Bytes, or a string such as "4GB"; by default half of the memory of this machine or container.
+            Rows that need more than half of the limit are written to disk. Distinct strings stay in memory.
+        threads: Largest number of threads; by default the number of cores.
+        progress: Whether to show phases, by default on a terminal; or a function called with the name of each phase.
 
     Example:
         >>> Counting(memory_limit="4GB").threads is None
@@ -65,7 +63,7 @@ def memory_bytes(limit: str | int | None) -> int:
     pattern = r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B\s*"
     match = re.fullmatch(pattern, limit, re.IGNORECASE) if isinstance(limit, str) else None
     if match is None:
-        raise DeclarationError(f'memory_limit must be bytes or a text such as "4GB", not {shown(limit)}')
+        raise DeclarationError(f'memory_limit must be bytes or a string such as "4GB", not {shown(limit)}')
     number, prefix, binary = match.groups()
     return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(prefix.upper() or " "))
 

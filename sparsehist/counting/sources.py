@@ -1,4 +1,4 @@
-"""Open any kind of source as a `Log`. Queries are checked, and run in a new DuckDB that reads only their sources.
+"""Open any kind of source as a `Log`. Queries are checked, then run in a new DuckDB session with only their sources.
 
 Spark frames (classic or Spark Connect) are recognised without importing Spark, and only Spark reads them.
 """
@@ -23,7 +23,7 @@ from sparsehist.errors import DataError, DeclarationError, SparsehistError, pres
 if TYPE_CHECKING:
     from sparsehist.guarantee.statement import Lookup
 
-# Polars types by Spark type. Spark reads unsigned 64-bit numbers as decimals of 20 digits.
+# Dict from Spark type to Polars type. Spark reads unsigned 64-bit integers as decimals with 20 digits.
 _TYPES: dict[str, pl.DataType] = {
     "BooleanType": pl.Boolean(), "ByteType": pl.Int8(), "ShortType": pl.Int16(), "IntegerType": pl.Int32(),
     "LongType": pl.Int64(), "FloatType": pl.Float32(), "DoubleType": pl.Float64(), "StringType": pl.String(),
@@ -37,7 +37,8 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     log = source if isinstance(source, Log) else _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
-        which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"  # many names may be rows of a log
+        # A long list of names may be data of a log, so it is not shown.
+        which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"
         raise DeclarationError(f"no {which} in {log.label}; {_columns_of(log, columns, missing[0])}")
     return log
 
@@ -46,21 +47,20 @@ def _columns_of(log: Log, columns: Sequence[str], missing: str) -> str:
     """Return a hint for a missing column: to check the header, a similar column name, or all column names."""
     if log.files and log.texts.issuperset(log.dtypes) and not any(name in log.dtypes for name in columns):
         n = len(log.dtypes)
-        return f"its first line has {n} field(s) and must be a header: check that it is one, and the delimiter"
+        return f"the first line is read as the header: check the header and the delimiter; it has {n} field(s)"
     folded = {name.casefold(): name for name in log.dtypes}
     near = difflib.get_close_matches(missing.casefold(), folded, n=1)
     if near:
         return f"did you mean {folded[near[0]]!r}?"
-    return f"its columns are {list(log.dtypes)}; sh.Files(…, hive=[…]) reads those in the names of folders"
+    return f"its columns are {list(log.dtypes)}; sh.Files(…, hive=[…]) reads columns from the names of folders"
 
 
 def _open(source: object, columns: Sequence[str]) -> Log:
     log = open_files(source, columns)
     if log is not None:
         return log
-    source = (
-        source.paths if isinstance(source, Files) else source
-    )  # `Files` may wrap a frame, to declare types of its columns
+    # `Files` may wrap a frame, to declare types of its columns.
+    source = source.paths if isinstance(source, Files) else source
     label = QUERY_LABEL if isinstance(source, Query) else f"the {type(source).__name__}"
     if is_spark_frame(source):
         with quiet(), engine_errors(label):
@@ -103,7 +103,7 @@ def checked_query(
     """Return a query with its current sources, files and types fixed, without running it.
 
     A query that may mix units is refused, unless it is unverified or `unit` is empty. The result must have the
-    columns in `key`. `lookup` returns the sources for names in FROM that the query itself does not declare.
+    columns in `key`. `lookup` returns the source for a name in FROM that the query itself does not declare.
     """
     if isinstance(query, ClosedQuery):
         return query
@@ -157,13 +157,13 @@ def check_query(
         query: One SELECT.
         unit: Column of the result that names the unit, or several that name it together.
         key: Key columns that the result must have.
-        tables: Tables that the query reads, by name: frames, Arrow tables, relations, paths, `Files`.
-        public: Tables without data of any unit; a file that the query names is public if its path is given here.
-        parameters: Values for $name.
+        tables: Dict from name to table: a frame, Arrow table, relation, path or `Files`.
+        public: Dict from name to a table without data of any unit. A file is public if its path is given here.
+        parameters: Dict from name to value of each parameter, which the query writes as $name.
 
     Raises:
         GuaranteeError: If rows may depend on other units; the message says why and what to change.
-        StatementError: If DuckDB cannot plan it.
+        StatementError: If DuckDB cannot plan the query.
 
     Example:
         >>> import polars as pl

@@ -1,7 +1,7 @@
 """Count a Spark frame with Spark SQL. Only counts leave Spark.
 
-Spark runs the query of `counting_sql` with the options of a series: bad rows may be refused, and units may add shares
-of a count. Rows are shuffled once, by unit. Only the pairs of units above the bound are hashed and sorted in the
+Spark runs the query of `counting_sql` with the options of a series: bad rows may be refused, and a unit may add less
+than 1 to a count. Rows are shuffled once, by unit. Only pairs of units above the bound are hashed and sorted in the
 portable order. No Python runs on the executors. Spark may repeat a task, because values do not depend on the task.
 """
 
@@ -26,7 +26,7 @@ from sparsehist.domain.base import key_names
 from sparsehist.errors import DataError
 
 Frame = Any
-"""A Spark frame; the type checker need not import Spark."""
+"""Type of Spark frames. It is Any, so that the type checker need not import Spark."""
 _REFUSED = "sparsehist refuses a row by rule "
 _SQL = Dialect("spark")
 _SALT = "(select value from @salt@)"  # the salt is not a literal, because Spark shows literals in plans and logs
@@ -158,7 +158,7 @@ def _present(column: str, dtype: pl.DataType) -> str:
 
 
 def _comparable(column: str, dtype: pl.DataType) -> str:
-    """Return SQL for a value that Spark compares exactly: text without a collation, timestamps in UTC."""
+    """Return SQL that makes a value exactly comparable: strings lose their collation, and timestamps are in UTC."""
     if dtype == pl.String:
         return _SQL.write("text", column)
     in_no_zone = isinstance(dtype, pl.Datetime) and not dtype.time_zone
@@ -166,7 +166,7 @@ def _comparable(column: str, dtype: pl.DataType) -> str:
 
 
 def _ruled(rules: list[DataError], choice: Choice, condition: str, error: DataError) -> str:
-    """Return SQL for a condition that drops bad rows or, unless `choice` is "drop", makes Spark fail at a bad row."""
+    """Return SQL for a condition. It is false for bad rows if `choice` is "drop"; otherwise, they raise `error`."""
     if choice == "drop":
         return condition
     rules.append(error)

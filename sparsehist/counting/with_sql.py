@@ -1,7 +1,7 @@
 """Count a log inside its warehouse, with one SELECT that returns only counts.
 
 The query is made from a template and from `DIALECTS`, the differences between dialects. sqlglot quotes names and
-texts. The salt is a parameter of the query.
+string literals. The salt is a parameter of the query.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNIT_TYPES: dict[str, pl.DataType] = {
     "text": pl.String(), "integer": pl.Int64(), "date": pl.Date(), "timestamp": pl.Datetime("us"),
 }  # fmt: skip
 _INT64 = (-(2**63), 2**63 - 1)
-# SQL for the hexadecimal digits of the last 8 bytes of an MD5, in reverse order of bytes.
+# SQL for the hexadecimal digits of the last 8 bytes of an MD5 digest, with the bytes in reverse order.
 _MD5_HEX = " || ".join(f"substring(md5({{x}}), {31 - 2 * i}, 2)" for i in range(8))
 _MD5_BIGINT = f"cast(cast(('x' || {_MD5_HEX}) as bit(64)) as bigint)"
 _ANY = {
@@ -66,7 +66,7 @@ DIALECTS: dict[str, dict[str, str]] = {
         "length": "char_length({x})",
         "sha256": "encode(sha256(convert_to({x}, 'UTF8')), 'hex')",
         "text": '(cast({x} as text)) collate "C"',
-        "micros": "cast((extract(epoch from {x}) * 1000000) as bigint)",  # exact since PostgreSQL 14
+        "micros": "cast((extract(epoch from {x}) * 1000000) as bigint)",  # extract is exact since PostgreSQL 14
         "hash64": f"mod(cast({_MD5_BIGINT} as numeric(20, 0)) + {2**64}, {2**64})",
         "nul": "",
     },
@@ -96,16 +96,16 @@ DIALECTS: dict[str, dict[str, str]] = {
         "written": "cast({x} as string)",
         "double": "cast({x} as double)",
         "real": "cast({x} as float)",
-        "text": "cast(cast(cast({x} as string) as binary) as string)",  # without a collation
+        "text": "cast(cast(cast({x} as string) as binary) as string)",  # the casts remove a collation
         "micros": "unix_micros({x})",
         "hash64": f"cast(conv({_MD5_HEX}, 16, 10) as decimal(20, 0))",
         "nul": "char(0)",
     },
 }  # fmt: skip
-"""How each dialect writes an operation on {x}; the tests run all dialects.
+"""Dict from dialect to the SQL of each operation on an expression {x}. The tests run all dialects.
 
-"text" is compared byte by byte, whatever the collation of a column; "written" is a number as text; "whole" fails
-unless the value is a whole number; "nul" is the zero character, or empty if no text of the dialect may contain it.
+"text" is a string that is compared byte by byte, whatever its collation. "written" is a number as a string. "whole"
+is a whole number; other values fail. "nul" is the NUL character, or empty if strings cannot contain it.
 """
 
 
@@ -131,11 +131,11 @@ class CountingSql:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Parameters of the query, by name. The only parameter is the salt, which is $1 in PostgreSQL."""
+        """Dict from name to value of the query's only parameter, the salt. PostgreSQL calls this parameter $1."""
         return {"salt": self.salt.hex()}
 
     def check(self, declared: Declaration) -> None:
-        """Refuse a series with another key, bound or measure than this query; any domain is accepted."""
+        """Refuse a series with another key or `max_keys` or other measures than this query; accept any domain."""
         of_query = f"key={list(self.key)}, max_keys={self.max_keys} and measures={list(map(str, self.measures))}"
         same = declared.key == self.key and declared.max_keys == self.max_keys
         if not same or not set(declared.measures) <= set(self.measures):
@@ -145,7 +145,7 @@ class CountingSql:
         """Return the result of the query as a log for `create`.
 
         Args:
-            result: Rows of the query: a frame, an Arrow table, or Parquet files by path, pattern or URL.
+            result: Rows of the query: a frame, an Arrow table, or the path, pattern or URL of Parquet files.
 
         Raises:
             DeclarationError: If a column is missing.
@@ -180,14 +180,14 @@ def counting_sql(
     Args:
         dialect: "duckdb", "postgres", "clickhouse" or "spark".
         table: Name of the log's table, with dots between its parts, or a list of the parts.
-        unit: Column of the unit, or several.
-        key: Column of the key, or several, as many as the domain has.
-        max_keys: Distinct keys a unit may have.
-        domain: Domain of the keys, or its text. A catalogue may have up to 10,000 values here.
-        unit_types: Types of unit columns that are not text: "integer", "date" (ignores a time of day) or "timestamp".
+        unit: Column of the unit, or a list of columns.
+        key: Column of the key, or a list with one column for each part of the domain.
+        max_keys: Largest number of distinct keys that a unit counts towards.
+        domain: Domain of the keys, or its text form. In a query, a catalogue may have up to 10,000 values.
+        unit_types: Dict from column to "integer", "date" (without time of day) or "timestamp"; others have strings.
         count: Name of the column of counts.
-        salt: 16 secret bytes, to repeat the same counts; random by default.
-        measures: Measures to add up by key, as for `create`. Numbers are read as doubles: cast a column of 32-bit
+        salt: 16 secret bytes; by default random. The same salt repeats the same counts.
+        measures: Measures to sum for each key, as for `create`. Numbers are read as doubles: cast a column of 32-bit
             floats to decimals in a view, or 0.29 may become 28 steps of 0.01.
 
     Returns:
@@ -215,7 +215,7 @@ def counting_sql(
         raise DeclarationError(f"the salt must have {SALT_BYTES} bytes")
     types = as_mapping("unit_types", unit_types or {})
     if not set(types) <= set(parts) or not set(types.values()) <= set(UNIT_TYPES):
-        raise DeclarationError(f"unit_types must give unit columns one of {', '.join(map(repr, UNIT_TYPES))}")
+        raise DeclarationError(f"unit_types must map unit columns to one of {', '.join(map(repr, UNIT_TYPES))}")
     names = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
     for name in (*names, *parts, *keys, count):
         check_name(name)
@@ -247,16 +247,16 @@ def counting_sql(
 
 
 def check_name(name: object) -> None:
-    """Refuse names that warehouses could read differently, such as ${…}, in which Spark substitutes variables."""
+    """Refuse a name that a warehouse may not take literally. For example, Spark replaces ${…} by a variable."""
     if not isinstance(name, str) or not name or not name.isprintable() or re.search(r"[\\`]|\$\{", name):
         raise DeclarationError(
-            "names must be text without control characters, backslashes, backticks and ${; use a view to rename: "
+            "names must be strings without control characters, backslashes, backticks and ${; use a view to rename: "
             f"{shown(name) if isinstance(name, str) else type(name).__name__}"
         )
 
 
 class Dialect:
-    """A writer of names, values and conditions in one SQL dialect."""
+    """Write a counting query, with its names, values and conditions, in one SQL dialect."""
 
     def __init__(self, dialect: str) -> None:
         self._dialect, self.words = dialect, DIALECTS[dialect]
@@ -281,14 +281,14 @@ class Dialect:
         salt: str,
         **parts: Any,
     ) -> str:
-        """Return the query, which is made from the template.
+        """Return the counting query, rendered from its template.
 
-        `columns` are three lists of columns of the log: units, keys and measures. `units`, `cells` and `steps` are
-        pairs of SQL: a value, and the condition that a row has this value. `parts` are other fields of the template.
+        `columns` are three lists of log columns: of units, keys and measures. `units`, `cells` and `steps` are pairs
+        of SQL: a value, and the condition that the value is valid. `parts` are other fields of the template.
         """
         keys = key_names(domain.columns)
         texts = [self.part("key", dtype, f"sized.{key}") for key, dtype in zip(keys, domain.dtypes, strict=True)]
-        templates = Environment(  # noqa: S701  of SQL, not of HTML: sqlglot quotes
+        templates = Environment(  # noqa: S701  SQL needs no HTML escapes
             loader=PackageLoader("sparsehist", "templates"), undefined=StrictUndefined
         )
         return templates.get_template("counting.sql.jinja").render(
@@ -310,10 +310,10 @@ class Dialect:
         )
 
     def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
-        """Return SQL for the text of one unit column, which is hashed, and for the condition that it is not missing.
+        """Return SQL for the string form of a unit column, which is hashed, and SQL for "it is not null or empty".
 
-        Engines that check types refuse a number instead of text, and a fraction instead of a whole number. With such
-        values, one unit could have two texts, and would count as two units.
+        Dialects with strict types fail if a string column has numbers, or a column of whole numbers has fractions.
+        Otherwise, one unit could have two string forms, and would count as two units.
         """
         dtype = UNIT_TYPES[kind]
         if kind == "text":
@@ -322,7 +322,7 @@ class Dialect:
         return self.part(name, dtype, column), f"{column} is not null"
 
     def part(self, name: str, dtype: pl.DataType, value: str) -> str:
-        """Return SQL for the type letter, length and text of a value. Text must already have a binary collation."""
+        """Return SQL for the type letter, length and string form of a value. Strings must have a binary collation."""
         letter = part_of_tuple(name, dtype)
         if letter == "d":
             value = self.write("days", self.write("date", value))
@@ -378,7 +378,7 @@ class Dialect:
         return cell, f"{column} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
-        """Return SQL for a text. It is split at NUL, which queries cannot contain, and in ${, a variable of Spark."""
+        """Return SQL for a string. Split NUL, which queries cannot contain, and ${, which Spark would substitute."""
         nul = self.words["nul"]
         pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
         written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]

@@ -63,7 +63,7 @@ class Shares:
     that a unit adds is at most √l or l, as with l full counts. A unit is first cut to `most_keys` keys.
     """
 
-    keys: int  # l
+    keys: int  # max_keys, called l above
     most_keys: int
     norm: Norm
     parts: int = Share.parts
@@ -77,7 +77,7 @@ class Shares:
             )
 
     def describe(self) -> str:
-        """Describe the weights in a sentence."""
+        """Return a sentence that describes the weights."""
         share = f"sqrt({self.keys}/keys)" if self.norm == "l2" else f"{self.keys}/keys"
         return (
             f"a unit with more than {self.keys} keys counts at each of its keys (at most {self.most_keys}) with "
@@ -85,12 +85,12 @@ class Shares:
         )
 
     def _most_at(self, weight: int) -> int:
-        """Return the largest number of keys for which the weight, in parts of a count, is at least this weight."""
+        """Return the largest number of keys that a unit can have with a weight of at least weight/parts."""
         if self.norm == "l1":
             return self.keys * self.parts // weight
         return self.keys * self.parts**2 // weight**2
 
     def most_at(self) -> list[tuple[int, int]]:
-        """Return pairs of a weight, in parts of a count, and the most keys with this weight, by decreasing weight."""
+        """Return pairs (weight in parts of a count, most keys of a unit with this weight), largest weight first."""
         largest = {min(self._most_at(weight), self.most_keys): weight for weight in range(1, self.parts + 1)}
         return [(largest[keys], keys) for keys in sorted(largest)]

@@ -23,19 +23,19 @@ def checked(holds: object, rule: str, value: _Value, parameter: str | None = Non
 
 def checked_name(what: str, name: str) -> str:
     """Return the name of a series, release or population; raise an error if it is not valid."""
-    rule = f"the name of a {what} is a lower-case letter, then up to 62 of a-z, 0-9 and _"
+    rule = f"the name of a {what} must be a lower-case letter, then up to 62 of a-z, 0-9 and _"
     return checked(isinstance(name, str) and _NAME.fullmatch(name), rule, name, "name")
 
 
 def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | None:
-    """Check that a name or reason is short and printable, because the ledger keeps it forever."""
+    """Return a name or reason; raise an error if it is long or not printable, because the ledger never deletes it."""
     valid = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()
-    rule = f"{what} stays in the ledger for good: one line of text, up to {LONGEST_REASON} characters"
+    rule = f"{what} stays in the ledger permanently: it must be one line of up to {LONGEST_REASON} characters"
     return checked(valid or (text is None and not needed), rule, text, what)
 
 
 def checked_whole(what: str, number: int, least: int, most: int, *, of: str = "") -> int:
-    """Return a whole number; raise an error unless it is from `least` to `most`. `of` extends the message."""
+    """Return a whole number; raise an error unless it is from `least` to `most`."""
     valid = isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
     return checked(valid, f"{what} must be a whole number{of} from {least} to {most}", number, what)
 

@@ -32,7 +32,7 @@ WITHOUT_KEY = "all units"
 """Key column of releases of a series that counts all units in one cell. Logs have no such column."""
 KEY_TYPES = ("date", "integer", "text")
 NoiseChoice = str | Family
-"""The name of a family, or an instance with the sensitivity that max_keys implies."""
+"""The name of a noise family, or an instance of a family with the sensitivity that max_keys implies."""
 _HANDLING = ("error", "drop")
 _MOST_OVER_MAX = 64
 """Default of most_keys / max_keys: the smallest weight is 1/8 for the L2 norm and 1/64 for the L1 norm."""
@@ -56,11 +56,11 @@ def _unit(names: object) -> str | tuple[str, ...]:
 
 
 def domain_of(domain: object) -> Domain:
-    """Return a `Domain` unchanged, or read it from its text."""
+    """Return a domain. Read it from its text form if it is given as a string."""
     parsed = Domain.parse(domain) if isinstance(domain, str) else domain
     if isinstance(parsed, Domain):
         return parsed
-    rule = "domain must be a domain or its text such as 'strings(max_bytes=32)'"
+    rule = "domain must be a domain or its text form, such as 'strings(max_bytes=32)'"
     raise DomainError(f"{rule}, got {shown(domain)}", parameter="domain")
 
 
@@ -196,7 +196,7 @@ class Declaration(Record):
             self._fix("population", self.name)
 
     def _fix_noise(self) -> None:
-        """Store the name of the noise family. Refuse an instance whose sensitivity does not fit this series."""
+        """Replace a noise family by its name. Refuse a family with another sensitivity than max_keys implies."""
         noise: Any = self.noise
         name = name_of(noise) if isinstance(noise, Family) else noise
         self._fix("noise", name if isinstance(name, str) else shown(noise))
@@ -246,7 +246,7 @@ class Declaration(Record):
 
     @property
     def unit_text(self) -> str | None:
-        """The privacy unit as readable text, such as `user_id` or `(date, ip_id)`."""
+        """The privacy unit as a readable string, such as `user_id` or `(date, ip_id)`."""
         return f"({', '.join(self.unit)})" if isinstance(self.unit, tuple) else self.unit
 
     @property
@@ -256,7 +256,7 @@ class Declaration(Record):
 
     @property
     def rests_on(self) -> str:
-        """The assumptions about the log that each guarantee rests on, as text; empty if there are none."""
+        """The assumptions about the log that each guarantee rests on, as a string; empty if there are none."""
         other_periods = None if self.period is None else _OTHER_PERIODS
         return "; ".join(filter(None, (_RESTS_ON.get(self.source), other_periods)))
 
@@ -292,7 +292,7 @@ class Declaration(Record):
 
     @property
     def touched(self) -> list[tuple[int, int]]:
-        """Pairs of a weight, in parts of a count, and the largest number of keys to which a unit adds this weight."""
+        """Pairs (weight in parts of a count, largest number of keys to which a unit adds this weight)."""
         return [(1, self.max_keys)] if (shares := self.shares) is None else shares.most_at()
 
     @property
@@ -308,7 +308,7 @@ class Declaration(Record):
     def from_json(cls, stored: Mapping[str, Any], *, files: Mapping[str, Path] | None = None) -> Declaration:
         """Read a declaration from the result of `as_json`. `files` maps digests to copies of the domain's catalogues.
 
-        If `files` is None, a domain that names a file becomes an `UnreadDomain`, which has a text but no keys.
+        If `files` is None, a domain that names a file becomes an `UnreadDomain`, which has a text form but no keys.
         """
         values = {name: stored[name] for name in parameters(cls) if name in stored}
         if isinstance(text := values["domain"], str):
@@ -325,7 +325,7 @@ class Declaration(Record):
 
 @lru_cache(maxsize=64)
 def _stored_domain(text: str, columns: int) -> Domain:
-    """Return the domain that a stored text describes, without opening files: the text may be forged."""
+    """Return a domain from its stored text form, without opening files, because the text form may be forged."""
     return UnreadDomain(text, columns) if Domain.names_a_file(text) else Domain.parse(text)
 
 

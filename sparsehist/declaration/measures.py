@@ -24,7 +24,7 @@ and denominator of a step, so that their products with a number of steps fit in 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT = re.compile(r"([^:=,]+):clip=([^,]+?)(?:\.\.([^,]+))?(?:,step=([^,]+))?")
 _SPACES = re.compile(r"\s*([:=,]|\.\.)\s*")
-_ADVICE = "write sh.Measure('price', clip=100, step=0.01), or as text price:clip=100,step=0.01"
+_ADVICE = "write sh.Measure('price', clip=100, step=0.01), or the string price:clip=100,step=0.01"
 
 
 def _refusal(words: str) -> DeclarationError:
@@ -46,8 +46,8 @@ class Measure:
     and key is clipped. The attribute `clip` holds the exact bounds (low, high).
 
     Args:
-        column: Name of the column: whole numbers, decimals or floats. `Measure.events` has None.
-        clip: Bound of the sum of one unit at one key: a number B for [0, B], which refuses negative values, or (-B,
+        column: Name of a column of whole numbers, decimals or floats; None for `Measure.events`.
+        clip: Bounds of the sum of one unit at one key: a number B for [0, B], which refuses negative values, or (-B,
             B) for both signs. A multiple of the step; a public number, never derived from the log.
         step: Unit of the sums: values are rounded to multiples of the step; B is at most 2**30 steps.
 
@@ -91,7 +91,7 @@ class Measure:
 
     @classmethod
     def events(cls, *, most: int) -> Measure:
-        """Return the measure that counts rows: at most `most` rows of each unit and key."""
+        """Return the measure that counts rows, at most `most` of them for each pair of a unit and a key."""
         return cls(None, clip=most)
 
     @property
@@ -134,7 +134,7 @@ class Measure:
 
     @classmethod
     def parse(cls, text: str) -> Measure:
-        """Read a measure from its text, the result of `str`."""
+        """Read a measure from a string in the form that `str` returns."""
         match = _TEXT.fullmatch(_SPACES.sub(r"\1", text.strip())) if isinstance(text, str) else None
         if match is None:
             raise _refusal("cannot read a measure")
@@ -144,7 +144,7 @@ class Measure:
 
 
 def measures_of(measures: object) -> tuple[Measure, ...]:
-    """Read a list of measures, each a `Measure` or its text. Refuse two measures with the same name."""
+    """Return a tuple of measures. Read those that are given as strings. Refuse two measures with the same name."""
     listed: list[Any] = list(measures) if isinstance(measures, list | tuple) else [measures] if measures else []
     read = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
     if len({measure.name for measure in read}) != len(read):

@@ -31,12 +31,12 @@ class Parameter:
 
     help: str  # one or two sentences for `--help`, the reference pages and errors of SQL
     default: Any = MISSING
-    least: int = 0  # bounds of a whole number
-    most: int | None = None
-    choices: tuple[Any, ...] = ()  # allowed values
-    read: Callable[[Any], Any] | None = None  # converts a given value to its canonical form
-    show: Callable[[Any], str] | None = _for_people  # formats the value for people; None if hidden
-    option: Any = str  # type of the command-line option; None for no option
+    least: int = 0  # smallest allowed whole number
+    most: int | None = None  # largest allowed whole number
+    choices: tuple[Any, ...] = ()  # all allowed values; empty if other values are allowed
+    read: Callable[[Any], Any] | None = None  # function that converts a given value to its canonical form
+    show: Callable[[Any], str] | None = _for_people  # function that formats the value; None hides the parameter
+    option: Any = str  # type of the command-line option; None if there is no option
     sql: bool = True  # whether SQL accepts the parameter in WITH (…)
     example: str = ""  # an example value in SQL
     compared: bool = True  # whether the value matters when records are compared
@@ -54,13 +54,13 @@ class Parameter:
             raise
 
 
-def parameter(help: str = "", default: Any = MISSING, **properties: Any) -> Any:  # noqa: A002 - like --help
+def parameter(help: str = "", default: Any = MISSING, **properties: Any) -> Any:  # noqa: A002  named like --help
     """Return a dataclass field for a parameter; `properties` are attributes of `Parameter`."""
     return field(default=default, metadata={_KEY: Parameter(help, default, **properties)})
 
 
 def parameters(record: Any) -> dict[str, Parameter]:
-    """Return the parameters of a record class or instance by name, in the order of the fields."""
+    """Return a dict from name to `Parameter` for a record class or instance, in the order of the fields."""
     return {each.name: each.metadata[_KEY] for each in fields(record) if _KEY in each.metadata}
 
 
@@ -77,7 +77,7 @@ class Record:
         object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
-        """Return the text of a record: required parameters, then those that differ from their default values."""
+        """Return the text form of the record: required parameters, then others that differ from their defaults."""
         values, named = list[str](), dict[str, str]()
         for name, definition in parameters(self).items():
             value = getattr(self, name)
@@ -90,9 +90,9 @@ class Record:
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Return a function that reads a record of these classes from its text, and returns an instance unchanged."""
+    """Return a function that reads the text form of a record of these classes. It returns a record unchanged."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
-    notation = Notation(what, "numbers, texts, True and False", lambda: advice, bare=True)
+    notation = Notation(what, "numbers, strings, True and False", lambda: advice, bare=True)
 
     def read(value: Any) -> _Kind:
         if isinstance(value, kinds):
@@ -120,7 +120,7 @@ def _as_json(value: Any) -> Any:
 
 
 def rows(record: Any) -> list[tuple[str, str]]:
-    """Return the name and the text of every parameter that is shown to people."""
+    """Return pairs (name, formatted value) of the parameters that are shown to people."""
     all_rows = [(name, each.show, getattr(record, name)) for name, each in parameters(record).items()]
     return [(name, text) for name, show, value in all_rows if show and value is not None and (text := show(value))]
 

@@ -16,7 +16,7 @@ from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 
 MOST_STEPS = 2000
-"""Largest number of steps. Each process computes a matrix for the noise of all steps: one second for 2,000 steps."""
+"""Largest number of steps. Each process computes a matrix for the noise of all steps, in one second for 2,000."""
 
 USER = "user"
 _DAYS = {"day": 1, "week": 7}
@@ -25,7 +25,7 @@ _MOST_PERIODS = 10_000
 
 
 def _day(what: str, day: Any) -> date:
-    """Return a date unchanged, or read it from its text."""
+    """Return a date. Read it if it is given as a string."""
     if type(day) is date:
         return day
     with suppress(TypeError, ValueError):
@@ -40,7 +40,7 @@ class Steps(Record):
     Attributes:
         number: Largest number of steps, from 2 to 2,000. The noise is designed for this number of steps and grows
             with its logarithm.
-        start: First day of the first step, a date or its text; None if steps are given only by number.
+        start: First day of the first step, a date or a string; by default, steps are given only by number.
         every: Length of a step: "day" or "week".
 
     Example:
@@ -73,17 +73,17 @@ class Steps(Record):
 
 @dataclass(frozen=True)
 class Every(Record):
-    """The periods of a periodic series, which share one budget. Each period has its own histogram.
+    """The periods of a periodic series. Each period has its own histogram, and all periods share one budget.
 
     Attributes:
         period: "day", "week" (ISO) or "month".
         periods: Largest number of periods; by default the number of periods in a year.
-        protects: Privacy unit of the budget. "user": a unit in all periods; the cost is the sum over all periods.
-            "user-week" ("user-day", …): a unit in a single period; the cost is that of the costliest period.
-        most_periods: Largest number of periods in which a unit counts (the first ones appended); None for all. The
-            cost to one unit is then the sum over this number of costliest periods, in one period the sum over two.
-        budget: rho or `sh.EpsilonDelta(8, 1e-6)`, the limit of all releases together; None for no limit. The budget
-            may change later, so the text of the record omits it.
+        protects: Privacy unit of the budget. "user": all rows of a unit; the costs of all periods add up. "user-week"
+            (or "user-day", …): the rows of a unit in one period; the cost is that of the costliest period.
+        most_periods: Largest number of periods in which a unit counts, in the order appended; by default all. If set,
+            the budget adds up this number of costliest periods for "user", and two periods for "user-week".
+        budget: Limit on the cost of all releases together: rho or `sh.EpsilonDelta(8, 1e-6)`; by default no limit.
+            The budget may change later, so the text form of the record omits it.
 
     Example:
         >>> str(Every("week", periods=10)), Every("month").n_periods
@@ -122,7 +122,7 @@ class Every(Record):
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """Return the number of periods whose costs the budget adds up, starting with the costliest; None for all."""
+        """Return the number of costliest periods whose costs the budget adds up, or None if it adds up all."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:

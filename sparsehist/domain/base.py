@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from sparsehist.domain.catalogue import Catalogue
 
 GREATEST_SIZE = 10**4000
-"""Python writes integers of at most 4300 digits, and metadata and errors contain sizes."""
+"""Largest number of cells. Metadata and errors contain this number, and Python writes at most 4300 digits."""
 
 _SMALL = ("UInt8", "UInt16", "UInt32")
 _FITTING = {"Int64": (*_SMALL, "Int8", "Int16", "Int32"), "UInt64": _SMALL}
-"""Names of the types of whole numbers that become Int64 or UInt64 without loss."""
+"""Dict from a canonical dtype to the other dtypes that are converted to it without loss."""
 _SHORT_TEXT = 120
 _READABLE = 10**9
 
@@ -48,12 +48,12 @@ class Domain(abc.ABC):
 
     example: ClassVar[str]
     arguments: ClassVar[tuple[type, ...]] = (int, str, bool)
-    """Types of the arguments of the textual form; `Form` if they are domains."""
+    """Types of the arguments in the text form; `Form` if the arguments are domains."""
     is_open: ClassVar[bool] = False
-    """Whether its keys cannot be listed: then it has no size, and its cells have no numbers and cannot be drawn."""
+    """Whether the keys cannot be listed. Then the domain has no size, and cells cannot be numbered or drawn."""
 
     def __init_subclass__(cls, *, example: str | None = None) -> None:
-        """Register a subclass under the name in its example, so that `Domain.parse` can read its text."""
+        """Register a subclass under the name that its example begins with, so that `Domain.parse` finds the class."""
         if example is not None:
             cls.example = example
             _KINDS[example.partition("(")[0]] = cls
@@ -109,7 +109,7 @@ class Domain(abc.ABC):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise DomainError(f"this domain has no keys to read: pass domain= with keys, not {self}", parameter="domain")
+        raise DomainError(f"the domain was read without keys: pass domain= with keys, not {self}", parameter="domain")
 
     @abc.abstractmethod
     def __str__(self) -> str:
@@ -141,13 +141,13 @@ class Domain(abc.ABC):
         return text if len(text) <= _SHORT_TEXT else f"{text[: _SHORT_TEXT - 1]}…"
 
     def describe_size(self) -> str:
-        """Describe the number of keys in a short text: exactly below 10**9, otherwise with three digits."""
+        """Return a short string with the number of keys: exact below 10**9, otherwise with three digits."""
         if self.is_open:
             return "any key"
         return f"{self.size:,} keys" if self.size < _READABLE else f"{Decimal(self.size):.3g} keys"
 
     def attachments(self) -> Mapping[str, Catalogue]:
-        """Return the catalogues that the text form names only by SHA-256, which `parse` reads from copies."""
+        """Return a dict from SHA-256 to each catalogue that the text form leaves out; `parse` reads copies."""
         return {}
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ class Domain(abc.ABC):
         if self.size > GREATEST_SIZE:
             raise DomainError(
                 "a domain must not have more than 10**4000 cells: bound its keys to fewer bytes or characters, or "
-                f"declare hash64() or open(delta=…), which take text of any length; got {self.describe()}"
+                f"declare hash64() or open(delta=…), whose keys have any length; got {self.describe()}"
             )
 
     @staticmethod
@@ -176,7 +176,7 @@ class Domain(abc.ABC):
         Args:
             text: For example ``strings(max_bytes=32)`` or
                 ``product(country=catalogue('DE', 'US'), n=integers(9))``.
-            files: Paths of copies to read instead of catalogue files, keyed by the SHA-256 in the text.
+            files: Dict from the SHA-256 of a catalogue to the path of a copy, which is read instead of its file.
 
         Raises:
             DomainError: If the text is not a domain; the message says what to write.
@@ -212,7 +212,7 @@ _NOTATION = Notation(
 
 
 def _names_a_file(form: Form) -> bool:
-    """Return whether a parsed text, or a text nested in it, has an argument `file` or `sha256`."""
+    """Return whether a form, or a form among its arguments, has an argument `file` or `sha256`."""
     inner = [value for value in (*form.values, *form.named.values()) if isinstance(value, Form)]
     return not form.named.keys().isdisjoint(("file", "sha256")) or any(map(_names_a_file, inner))
 

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LONGEST_INLINE = 1000
-"""Longer catalogues are shown in texts by their sha256."""
+"""Largest number of values in a text form. Longer catalogues are named by their SHA-256."""
 
 _NOUNS = {"String": "strings", "Date": "dates", "Boolean": "booleans", "Int64": "integers", "UInt64": "integers"}
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.csv', column='url')"):
-    """A domain that lists its keys, in memory or in a file. Equal catalogues have equal values in the same order.
+    """A domain with a list of keys, in memory or in a file. Catalogues with the same list are equal.
 
     Args:
         values: Strings, integers, dates or booleans, all of one type; any iterable, array or series.
-        file: Instead of values: a .parquet, .csv (with a header) or .txt file (one value per line). Values of text
-            files are integers, dates (2014-05-01) or true/false if all are written so, otherwise strings.
-        column: Column of the file, if there are several.
-        kind: "string", "integer", "date" or "boolean": read the values as this.
-        sha256: Digest the values must have, as in the text form.
+        file: File of the values: .parquet, .csv (with a header) or .txt (one value per line). Values of .csv and .txt
+            files are read as integers, dates (2014-05-01) or true/false if all can be, otherwise as strings.
+        column: Column of the file, if the file has several.
+        kind: Type as which values are read: "string", "integer", "date" or "boolean".
+        sha256: Digest that the values must have, from the text form.
 
     Raises:
         DomainError: If a value occurs twice, is null, NaN, empty or of another type, or the digest differs.
@@ -79,10 +79,10 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
         for key, value in named.items():
             if key not in ("file", "column", "kind", "sha256"):
-                which = f" {shown(key)}" if len(named) <= 4 else ""  # a long dictionary may be data: do not show it
+                which = f" {shown(key)}" if len(named) <= 4 else ""  # many arguments may be data: show none
                 raise DomainError(f"catalogue(): unknown argument{which}; write {cls.example}")
             if not isinstance(value, str):
-                raise DomainError(f"catalogue(): {key} is text, got {shown(value)}")
+                raise DomainError(f"catalogue(): {key} must be a string, got {shown(value)}")
         copy = files.get(named.get("sha256", ""))
         if not values and copy is not None:
             made = cls(file=copy, sha256=named["sha256"])

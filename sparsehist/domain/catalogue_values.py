@@ -77,7 +77,7 @@ def check_series(series: pl.Series, kind: str | None) -> pl.Series:
 
 
 def sha256_of(values: pl.Series) -> str:
-    """Return the SHA-256 of canonical values: it covers the dtype, the lengths of strings, and all bytes."""
+    """Return the SHA-256 of canonical values: of their dtype, the lengths of strings, and all bytes."""
     digest = hashlib.sha256(f"{values.dtype}\n".encode())
     if values.dtype == pl.String:
         digest.update(values.str.len_bytes().to_numpy().astype("<u8").tobytes())
@@ -106,7 +106,7 @@ def _canonical(series: pl.Series) -> pl.Series:
 
 
 def _cast(series: pl.Series, kind: str) -> pl.Series:
-    """Convert values to the declared kind. They must be text or already of that kind; integers may become strings."""
+    """Convert strings to the declared kind, or integers to strings. Refuse other values that are of another kind."""
     if kind not in _KINDS:
         raise DomainError(f"the kind of a catalogue must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
     canonical = _canonical(series)
@@ -124,7 +124,7 @@ def _cast(series: pl.Series, kind: str) -> pl.Series:
 
 
 def _recognised(text: pl.Series) -> pl.Series:
-    """Convert text to integers, dates or booleans if all values have the canonical spelling of that type."""
+    """Convert strings to integers, dates or booleans if all of them have the canonical spelling of that type."""
     for name in ("integer", "date", "boolean"):
         read = _from_text(text, name)
         if not read.has_nulls():
@@ -133,7 +133,7 @@ def _recognised(text: pl.Series) -> pl.Series:
 
 
 def _from_text(text: pl.Series, kind: str) -> pl.Series:
-    """Convert text to a kind; values in any other than the canonical spelling become null."""
+    """Convert strings to a kind. Strings that are not in the canonical spelling of the kind become null."""
     if kind == "boolean":
         return text.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
     if kind == "date":

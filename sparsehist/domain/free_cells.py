@@ -27,7 +27,7 @@ def draw_free(
     """Draw n distinct cells that are not taken, uniformly over all ordered samples; return a frame of keys.
 
     If taken and wanted cells are at most half of the domain, cells are drawn from the whole domain, and taken or
-    repeated ones are rejected: at most two draws per cell on average. Otherwise ranks among the free cells are drawn.
+    repeated cells are rejected, with at most two draws per cell on average. Otherwise, ranks of free cells are drawn.
     """
     import polars as pl
 

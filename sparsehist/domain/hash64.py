@@ -1,4 +1,4 @@
-"""The domain of all 64-bit hashes, for keys that are text of any length."""
+"""The domain of all 64-bit hashes, for keys that are strings of any length."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Hash64(Domain, example="hash64()"):
-    """A domain for text of any length: its cells are the 2**64 values of a public hash.
+    """A domain for strings of any length: its cells are the 2**64 values of a public hash.
 
-    A text column of the log is hashed before counting; a UInt64 column must already contain hashes. Texts with the
-    same hash share a cell. Releases publish hashes. To recognise keys, hash candidate texts with `Hash64.of`.
+    A column of strings is hashed before counting; a UInt64 column must already contain hashes. Strings with the same
+    hash share a cell. Releases publish hashes. To recognise keys, hash candidate strings with `Hash64.of`.
 
     Example:
         >>> Hash64.of(["abc"]).to_list()
@@ -50,7 +50,7 @@ class Hash64(Domain, example="hash64()"):
 
     @staticmethod
     def of(strings: pl.Series | Sequence[str]) -> pl.Series:
-        """Hash each text without a salt: the last 8 bytes of the MD5 of its UTF-8 bytes, as a little-endian integer.
+        """Hash each string, without a salt: take the last 8 bytes of its MD5 digest as a little-endian integer.
 
         DuckDB computes the same hash with ``md5_number_lower``.
 
@@ -58,7 +58,7 @@ class Hash64(Domain, example="hash64()"):
             strings: A list, or a series of String, Categorical or Enum; shape (n,).
 
         Returns:
-            Hashes in the same order, null where the text is null; shape (n,), UInt64.
+            Hashes in the same order, null where the string is null; shape (n,), UInt64.
         """
         import duckdb
         import polars as pl

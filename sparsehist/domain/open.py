@@ -33,9 +33,9 @@ class Open(Domain, example="open(delta='1e-6')"):
     guarantee and determines the thresholds. There are no false keys.
 
     Args:
-        columns: Type of each key column: "string", "integer" (64 bits) or "date"; one of strings by default.
-        delta: From 1e-300 to below 1, read exactly; a float is read as its shortest decimal. Usually far below one
-            over the number of units.
+        columns: Type of each key column: "string", "integer" (64 bits) or "date"; by default one column of strings.
+        delta: From 1e-300 to below 1, read exactly; a float is read as its shortest decimal. Usually far below
+            1 / (number of units).
 
     Raises:
         DomainError: If delta or a type is wrong.
@@ -75,7 +75,7 @@ class Open(Domain, example="open(delta='1e-6')"):
 
     @property
     def delta_text(self) -> str:
-        """The exact value of delta as text: a decimal such as 1e-6, or a fraction if no decimal is exact."""
+        """The exact value of delta as a string: a decimal such as 1e-6, or a fraction if no decimal is exact."""
         with localcontext(_EXACT):
             try:
                 return f"{(Decimal(self.delta.numerator) / Decimal(self.delta.denominator)).normalize():e}"

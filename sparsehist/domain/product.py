@@ -26,7 +26,7 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
 
     Args:
         components: Mapping from names of key columns to domains, needed for names that are not Python identifiers.
-        named: Domains as keyword arguments, by the name of the key column.
+        named: Domains as keyword arguments, each with the name of its key column.
 
     Raises:
         DomainError: If there is no component, a name is given twice, a component is not a domain of one column, or

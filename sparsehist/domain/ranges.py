@@ -28,7 +28,7 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
     Keys have the dtype Int64, or UInt64 if the range exceeds Int64.
 
     Args:
-        first: n, the number of integers; or low, when `high` is given.
+        first: The number n of integers; or, if `high` is given, the first integer low.
         high: The last integer of the range.
 
     Raises:
@@ -92,11 +92,11 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
     """The days from start to end, both included.
 
     Args:
-        start: First day, a date or text such as '2014-05-01'.
+        start: First day, a date or a string such as '2014-05-01'.
         end: Last day.
 
     Raises:
-        DomainError: If a bound is no date or the range is empty.
+        DomainError: If a bound is not a date or the range is empty.
 
     Example:
         >>> Dates("2014-05-01", "2014-05-12").size
@@ -135,7 +135,7 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
 
 
 def read_date(value: date | str) -> date:
-    """Read a date from a `date` or its text. Refuse a datetime, because its time of day would be lost."""
+    """Return a date, given as a `date` or a string. Refuse a datetime, because its time of day would be lost."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     if isinstance(value, str) and len(value) == len("2014-05-01"):

@@ -1,8 +1,8 @@
-"""The `Strings` domain: all strings up to a length, in valid UTF-8 or over an alphabet.
+"""The `Strings` domain: all strings up to a given length, with any characters or with those of an alphabet.
 
-A character has length 1, or its number of UTF-8 bytes if `max_bytes` is given. If a_c characters have length c, the
-number of strings of length r is W(r) = Σ_c a_c·W(r − c), with W(0) = 1. Strings are sorted by length, then by their
-characters, and numbered from 0. To draw a uniform string, draw a uniform number, an integer of any size.
+A character has length 1, or its number of UTF-8 bytes if `max_bytes` is given. Let a_c be the number of characters of
+length c; then W(r) = Σ_c a_c·W(r − c) strings have length r, with W(0) = 1. Strings are numbered from 0 in order of
+length, then of their characters. A uniform string is drawn as a uniform number, which may exceed 64 bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 LONGEST = 4096
-"""Greatest bound on the length."""
+"""Largest value of `max_bytes` and `max_chars`."""
 
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
 """The first surrogate code point, and the number of surrogates. Surrogates are not characters."""
@@ -42,7 +42,7 @@ _NAMED = {
     "digits": string.digits,
     "alphanumeric": string.ascii_letters + string.digits,
 }
-"""Alphabets by name. Each name repeats a letter, so no name is an alphabet itself."""
+"""Dict from name to alphabet. Each name repeats a letter, so it is not a valid alphabet itself."""
 
 _UNICODE_BY_WIDTH = (0, 0x80, 0x800 - 0x80, 0x10000 - 0x800 - 0x800, 0x110000 - 0x10000)
 """Numbers of Unicode scalar values with 0, 1, 2, 3 and 4 UTF-8 bytes; surrogates are not counted."""
@@ -168,7 +168,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 class _Group(NamedTuple):
-    """All characters of the length `cost`: their number, and the rank of the first one in the alphabet."""
+    """The characters of length `cost`: their number, and the rank of the first of them in the alphabet."""
 
     cost: int
     size: int
@@ -176,7 +176,7 @@ class _Group(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Tables for numbering strings: character groups, numbers of strings by length, and their cumulative sums."""
+    """Tables for numbering strings: character groups, number of strings of each length, and its cumulative sums."""
 
     groups: list[_Group]
     of_length: list[int]
@@ -214,9 +214,9 @@ def _numbers_below(size: int, n: int, *, rng: np.random.Generator) -> list[int]:
 
 
 def _read_alphabet(text: str) -> str:
-    """Return the sorted characters of an alphabet, which is given by name or as text."""
+    """Return the sorted characters of an alphabet, given as its name or as a string of characters."""
     if not isinstance(text, str) or not text:
-        raise DomainError(f"an alphabet must be a name or text with at least one character, got {shown(text)}")
+        raise DomainError(f"an alphabet must be a name or a string with at least one character, got {shown(text)}")
     if text in _NAMED:
         return "".join(sorted(_NAMED[text]))
     for character, number in Counter(text).items():
@@ -229,7 +229,7 @@ def _read_alphabet(text: str) -> str:
 
 
 def only_of(alphabet: str) -> str:
-    r"""Return a regular expression for text of only these characters, such as \A[\x{30}-\x{39}]*\z for digits."""
+    r"""Return a regular expression for strings of only these characters, such as \A[\x{30}-\x{39}]*\z for digits."""
     points = np.array(list(map(ord, alphabet)))
     runs = np.split(points, np.flatnonzero(np.diff(points) > 1) + 1)
     ranges = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)

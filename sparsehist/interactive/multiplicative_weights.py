@@ -1,7 +1,7 @@
 """Private multiplicative weights: answer adaptive counting queries over the cells of a closed domain.
 
-A public hypothesis about all counts answers a query, if a sparse vector finds this answer accurate enough. Otherwise
-the query is measured with noise, and the hypothesis is updated. There are at most k updates for all queries together.
+A hypothesis, which is a public estimate of all counts, answers a query if a sparse vector finds its answer accurate
+enough. Otherwise the query is measured with noise, and the hypothesis is updated. There are at most k updates in all.
 
 Source: Hardt and Rothblum 2010; [Interactive section 3], whose threshold has no noise and is replaced by a sparse
 vector. Our own: with step eta = 8 alpha, an update by a query with an error of 2 alpha lowers the relative entropy by
@@ -27,9 +27,9 @@ from sparsehist.privacy.levels import Level, as_level, at_least_zero, root, roun
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 MOST_CELLS = 10**7
-# Uniform share of a first hypothesis that is made from a release: updates multiply, so a 0 would stay 0.
+# Weight of the uniform part in a first hypothesis from a release. Updates multiply, so a 0 would stay 0.
 _UNIFORM = 1 / 16
-# Share of comparisons in the epsilon of an update. The rest is for the answer that is measured.
+# Share of the epsilon of an update that its comparisons cost. The rest is for the measured answer.
 _WATCH = Fraction(4, 5)
 
 
@@ -52,18 +52,18 @@ class WeightedAnswer:
 
 @dataclass(frozen=True)
 class Weighing:
-    """The public parameters of a session of queries. `start` returns the first state of the session.
+    """The public parameters of a session, in which adaptive queries are answered. `start` begins the session.
 
     Args:
         cells: Size of the domain; from 2 to 10**7.
-        mass: Sum of all counts, public or already released; None if it is not yet measured.
+        mass: Sum of all counts, public or already released; None until it is measured.
         level: Cost of the whole session.
-        accuracy: Bound on the error of answers, as a share of the mass. It equals 4 alpha.
+        accuracy: Bound on the error of answers, as a fraction of the mass. The property `alpha` is a quarter of it.
         sensitivity: Largest change of a true answer by one unit: max_keys.
-        most_updates: Largest number of updates, k; by default as many as alpha can require.
-        started: Whether the first hypothesis is made from a release instead of uniform.
+        most_updates: Largest number of updates; by default the number that may be needed for the accuracy.
+        started: Whether the first hypothesis is made from a release. Otherwise it is uniform.
         currency: Unit of the level: "epsilon" (pure DP) or "rho" (zCDP).
-        measured: Whether the mass is measured, at the level of the comparisons until one update.
+        measured: Whether the mass is measured, which costs as much as the comparisons before one update.
 
     Raises:
         DeclarationError: If a parameter is wrong.
@@ -98,7 +98,7 @@ class Weighing:
         if not 0 < self.alpha < Fraction(1, 8):
             raise DeclarationError(f"accuracy must lie strictly between 0 and 1/2, got {shown(self.accuracy)}")
         if self.updates < 1:
-            message = f"accuracy {self.accuracy} needs no update over {self.cells} cells: ask for a smaller one"
+            message = f"choose a smaller accuracy: no update is needed for {self.accuracy} with {self.cells} cells"
             raise DeclarationError(message)
 
     @property
@@ -113,7 +113,7 @@ class Weighing:
 
     @property
     def updates(self) -> int:
-        """Largest number of queries that are measured, called k."""
+        """Largest number of updates, each of which measures one query."""
         if self.most_updates is not None:
             return self.most_updates
         least_share = self.cells / (_UNIFORM if self.started else 1.0)
@@ -121,12 +121,12 @@ class Weighing:
 
     @property
     def levels(self) -> tuple[Fraction, Fraction]:
-        """Pair (eps_T, eps_A): epsilon of all comparisons before an update, and of the answer measured for it."""
+        """Pair (epsilon of all comparisons before an update, epsilon of the answer measured for this update)."""
         return self._each * _WATCH, self._each * (1 - _WATCH)
 
     @cached_property
     def _each(self) -> Fraction:
-        """Epsilon of one update and its comparisons: the largest with which the session costs at most its level."""
+        """Largest epsilon of one update and the comparisons before it for which the session stays within its level."""
         level = as_level(self.level)
         if self.currency == PURE:
             return level / (self.updates + (_WATCH if self.measured else 0))
@@ -144,12 +144,12 @@ class Weighing:
 
     @property
     def epsilon(self) -> Fraction:
-        """The cost of the session in pure DP: k (eps_T + eps_A), plus eps_T if the mass is measured."""
+        """Epsilon of the session: the sum of `levels` for each update, plus `levels[0]` if the mass is measured."""
         return self._each * (self.updates + (_WATCH if self.measured else 0))
 
     @property
     def rho(self) -> float:
-        """The cost of the session in zCDP: rho = epsilon * tanh(epsilon / 2), summed over the parts of `epsilon`."""
+        """Rho of the session: the sum of e * tanh(e / 2) over all terms e that add up to `epsilon`."""
         return float(self._rho(self._each))
 
     @property
@@ -158,7 +158,7 @@ class Weighing:
         return math.ceil(3 * self.alpha * present(self.mass))
 
     def noise(self, scale: int) -> DiscreteLaplace:
-        """Return the noise family whose scale, in counts, is `scale * sensitivity / level`."""
+        """Return discrete Laplace noise whose scale at a level, in counts, is `scale * sensitivity / level`."""
         return DiscreteLaplace(sensitivity=scale * self.sensitivity)
 
     def start(self, counts: ArrayLike, release: ArrayLike | None = None, *, rng: Generator) -> MultiplicativeWeights:
@@ -171,7 +171,7 @@ class Weighing:
 
         Raises:
             DataError: If counts or release do not fit the domain.
-            DeclarationError: If the mass is unknown, or a release is given although not `started`.
+            DeclarationError: If the mass is unknown, or if a release is given but not declared, or vice versa.
         """
         if self.mass is None or self.started != (release is not None):
             raise DeclarationError("start() needs a known mass, and a release if and only if started=True")
@@ -180,9 +180,9 @@ class Weighing:
             raise DataError(f"counts must be numbers, one for each cell; the number of cells is {self.cells}")
         true = given.astype(np.float64)  # as doubles, whose sums below 2**40 are exact
         if not (true.min() >= 0 and bool((true == np.rint(true)).all()) and true.sum() < 2.0**40):
-            raise DataError("counts must be whole numbers from 0, with a sum below 2**40")
+            raise DataError("counts must be whole numbers of at least 0, with a sum below 2**40")
         state = MultiplicativeWeights(self, true, first, np.zeros(self.cells), self.updates, 0.0)
-        return replace(state, threshold_noise=state._noise(2, 0, rng=rng))  # noqa: SLF001 - the state's maker
+        return replace(state, threshold_noise=state._noise(2, 0, rng=rng))  # noqa: SLF001  made here
 
     def failure(self, queries: int) -> float:
         """Bound the probability that at least one of `queries` answers has an error above the attribute `error`.
@@ -201,13 +201,13 @@ class Weighing:
 
 
 def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArray:
-    """Return the first hypothesis, as shares: uniform, or a mixture of 15/16 of a public release and 1/16 uniform."""
+    """Return the first hypothesis, as shares of the mass: uniform, or 15/16 of a public release and 1/16 uniform."""
     uniform = np.full(session.cells, 1.0 / session.cells)
     if release is None:
         return uniform
     noisy = np.asarray(release, np.float64)
     if noisy.shape != uniform.shape or not bool(np.isfinite(noisy).all()) or not noisy.max() > 0:
-        raise DataError(f"the release must have a finite number for each cell, some above 0; cells={session.cells}")
+        raise DataError(f"the release must be finite, one number for each cell, not all <= 0; cells={session.cells}")
     positive = np.maximum(noisy, 0.0)
     return np.asarray(_UNIFORM * uniform + (1 - _UNIFORM) * positive / positive.sum())
 
@@ -215,14 +215,14 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
 def verdict(
     guess: float, truth: float, threshold: float, noise: Callable[[], float]
 ) -> Literal["high", "low"] | None:
-    """Return whether a guess is too "high" or too "low", compared with noise, or None if it is accurate enough."""
+    """Return "high" or "low" if a guess is above or below the truth by the threshold, with noise; otherwise None."""
     if guess >= threshold + truth - noise():
         return "high"
     return "low" if guess <= truth + noise() - threshold else None
 
 
 def pull(query: FloatArray, *, high: bool) -> FloatArray:
-    """Return 1 for each cell that an update decreases: a cell of the query if the guess is high, else the others."""
+    """Return 1 for each cell that an update decreases: if `high`, a cell of the query; otherwise, any other cell."""
     return query if high else 1.0 - query
 
 
@@ -241,12 +241,12 @@ class MultiplicativeWeights:
     Using the same state twice costs more than the level.
 
     Attributes:
-        parameters: As declared; public.
-        counts: True counts; shape (cells,). Secret.
-        first: The first hypothesis, as shares; shape (cells,).
-        pulls: Sum of the pulls of all updates; shape (cells,).
+        parameters: The declared parameters; public.
+        counts: True counts of all cells; shape (cells,). Secret.
+        first: The first hypothesis, as shares of the mass; shape (cells,).
+        pulls: Number of updates that decreased each cell; shape (cells,).
         updates_left: Number of answers that can still be measured.
-        threshold_noise: In counts. Secret.
+        threshold_noise: Noise of the threshold, in counts. Secret.
 
     Example:
         >>> from sparsehist import entropy
@@ -265,7 +265,7 @@ class MultiplicativeWeights:
     threshold_noise: float
 
     def ask(self, predicate: ArrayLike, *, rng: Generator) -> tuple[MultiplicativeWeights, WeightedAnswer]:
-        """Estimate the sum of all counts of cells where a predicate is true; return the next state and the answer.
+        """Answer a query for the sum of the counts where a predicate is true. Return the next state and the answer.
 
         Args:
             predicate: A bool for each cell; shape (cells,). Public.
@@ -308,7 +308,7 @@ class MultiplicativeWeights:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> MultiplicativeWeights:
-        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for others."""
+        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for bytes of another kind."""
         header, (counts, first, pulls) = unpack("MultiplicativeWeights", content)
         return cls(Weighing(**header["parameters"]), counts, first, pulls, *header["state"])
 
@@ -316,6 +316,6 @@ class MultiplicativeWeights:
         return f"MultiplicativeWeights({self.parameters}, updates_left={self.updates_left})"
 
     def _noise(self, scale: int, which: int, *, rng: Generator) -> float:
-        """Draw noise, in counts, at the level of comparisons if `which` is 0, or of measured answers if it is 1."""
+        """Draw noise, in counts, for comparisons (`which` is 0) or measured answers (`which` is 1)."""
         about = self.parameters
         return float(about.noise(scale).sample(1, about.levels[which], rng=rng)[0])

@@ -1,8 +1,8 @@
-"""The sparse vector technique on integers: report which counts reach a threshold. Only these reports cost privacy.
+"""The sparse vector technique: answer whether counts reach a threshold. Only positive answers cost privacy.
 
-A trigger is the answer that a count reaches the threshold. The noise of the threshold has scale sensitivity / eps_1
-and is drawn again after each trigger. The noise of a query has scale 2 * sensitivity / eps_2, or half of this if
-queries are monotone. Without noise on the threshold, twelve answers would cost an epsilon of 3 instead of 1.
+A trigger is a positive answer. The noise of the threshold has scale sensitivity / eps_1 and is drawn again after each
+trigger. The noise of a query has scale 2 * sensitivity / eps_2, or half of this if queries are monotone. Without
+threshold noise, negative answers would cost privacy too.
 
 Source: Dwork, Naor, Reingold, Rothblum and Vadhan 2009; Lyu, Su and Li 2017, Algorithm 1, with fresh threshold noise
 after each trigger; it replaces the noisy checker of [Interactive section 3]. Papers: [Interactive section 1].
@@ -21,22 +21,21 @@ from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import Generator
 
-# eps_1 / (eps_1 + eps_2), where eps_1 : eps_2 = 1 : 2^(2/3) minimises the variance of a noisy comparison.
+# Default of eps_1 / (eps_1 + eps_2). The ratio eps_1 : eps_2 = 1 : 2^(2/3) minimises the variance of a comparison.
 _SHARE = Fraction("0.3865")
 
 
 @dataclass(frozen=True)
 class SparseVector:
-    """The public parameters of a sparse vector. `start` returns its first state.
+    """The public parameters of the sparse vector technique. `start` draws noise and returns the first state.
 
     Args:
-        threshold: A whole number, in counts.
-        level: epsilon of all answers together.
+        threshold: The threshold in counts, a whole number.
+        level: Epsilon of all answers together.
         sensitivity: Largest change of a query result by one unit: a whole number.
-        triggers: Number of answers True after which the sparse vector is used up.
-        split: Share of the level for the noise of the threshold, between 0 and 1; by default the best share.
-        monotone: Whether adding a unit changes all queries in one direction, as it does plain counts; False for
-            two-sided checks.
+        triggers: Number of positive answers after which no more queries are answered.
+        split: Share of the level for the threshold noise; by default the share with the smallest variance.
+        monotone: Whether adding a unit never changes two queries in opposite directions, as for plain counts.
 
     Raises:
         DeclarationError: If a parameter is wrong.
@@ -76,7 +75,7 @@ class SparseVector:
 
     @property
     def levels(self) -> tuple[Fraction, Fraction]:
-        """Pair (eps_1, eps_2) for one trigger. Their sum is level / triggers."""
+        """For one trigger: epsilon of the threshold noise and of the query noise. The sum is level / triggers."""
         each = as_level(self.level) / self.triggers
         return each * self.share, each * (1 - self.share)
 
@@ -97,9 +96,9 @@ class AboveThreshold:
     an answer: save the state first, then send the answer. Using the same state twice costs more than the level.
 
     Attributes:
-        parameters: As declared; public.
-        triggers_left: Number of answers True that are left; public.
-        noisy_threshold: Secret.
+        parameters: The declared parameters; public.
+        triggers_left: Number of positive answers that are left; public.
+        noisy_threshold: The threshold plus its current noise, in counts. Secret.
     """
 
     parameters: SparseVector
@@ -132,7 +131,7 @@ class AboveThreshold:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> AboveThreshold:
-        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for others."""
+        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for bytes of another kind."""
         header, _ = unpack("AboveThreshold", content)
         return cls(SparseVector(**header["parameters"]), *header["state"])
 

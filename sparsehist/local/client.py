@@ -22,12 +22,12 @@ class RapporClient:
     The report of a day is drawn only once at each setting. All reports at all settings together cost only as much as
     those at the finest setting, `setting.epsilon()`.
 
-    A client is immutable: each step returns the next one. Save that first (`to_bytes`), then send the report. Two
+    A client is immutable: a call returns the next client. Save it (`to_bytes`) before you send the report. Two
     copies of a client would draw two reports for one day, and break the promise.
 
     Attributes:
-        settings: Coarse to fine; public.
-        cap: Largest epsilon (of any number of reports) that the person may relax to, or None. Public.
+        settings: The settings, from coarse to fine; public.
+        cap: Largest epsilon that a setting may have for any number of reports, or None; public.
         days: Names of the reports, in the order drawn.
         true_bits: The Bloom filter of the value; shape (bits,). Secret.
         memos: One memo per setting; shape (settings, bits). Secret.
@@ -56,7 +56,7 @@ class RapporClient:
 
     @classmethod
     def start(cls, setting: Rappor, value: str | bytes, cap: Level | None = None, *, rng: Generator) -> RapporClient:
-        """Create a client with a first setting, and draw its memo. Raise CapExceededError if it is above the cap."""
+        """Create a client and draw its memo. Raise CapExceededError if the setting costs more than the cap."""
         limit = None if cap is None else float(at_least_zero(cap, "cap"))
         _require_within(limit, setting)
         bits = setting.filter(value)
@@ -70,7 +70,7 @@ class RapporClient:
             The next client, which must be saved first, and the report, which can then be sent; shape (bits,).
         """
         if isinstance(when, bool) or not (isinstance(when, str | int | np.integer) or hasattr(when, "isoformat")):
-            raise InputError(f"the day of a report must be a date, a number or text, got {type(when).__name__}")
+            raise InputError(f"the day of a report must be a date, a number or a string, got {type(when).__name__}")
         day = str(when)
         if day in self.days:
             return self, self.reports()[day]
@@ -84,7 +84,7 @@ class RapporClient:
         return replace(self, days=(*self.days, day), drawn=drawn), row
 
     def reports(self, setting: Rappor | None = None) -> dict[str, BoolArray]:
-        """Return all reports drawn so far, by day, at one of the settings of the client; by default at the finest."""
+        """Return a dict from day to report at one of the client's settings; by default at the finest setting."""
         if setting is not None and setting not in self.settings:
             raise InputError("the client does not have this setting: relax to it first")
         row = len(self.settings) - 1 if setting is None else self.settings.index(setting)
@@ -95,7 +95,7 @@ class RapporClient:
 
         Raises:
             DeclarationError: If reports at the current setting cannot be drawn from those at the finer one.
-            CapExceededError: If the finer setting is above the cap; nothing is drawn then.
+            CapExceededError: If the finer setting is above the cap; then nothing is drawn.
         """
         _require_within(self.cap, finer)
         step = Degradation(self.settings[-1], finer)
@@ -113,7 +113,7 @@ class RapporClient:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RapporClient:
-        """Restore a client from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for others."""
+        """Restore a client from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for bytes of another kind."""
         header, packed = unpack("RapporClient", content)
         settings, days, bits = header["shape"]
         shapes = ((bits,), (settings, bits), (settings, days, bits))

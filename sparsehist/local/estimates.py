@@ -14,12 +14,12 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# Relative limit of Cholesky pivots. Filters contain only 0 and 1, so a smaller pivot is a rounding error of 0.
+# Smallest ratio of a Cholesky pivot to the largest one. Filters are 0 or 1, so a smaller pivot is a rounded 0.
 _LEAST_PIVOT = 1e-6
 
 
 class Decoded(NamedTuple):
-    """Estimated numbers of people by candidate value. `pl.DataFrame(decoded._asdict())` makes a frame of them.
+    """Estimated number of people with each candidate value. `pl.DataFrame(decoded._asdict())` makes it a frame.
 
     Attributes:
         candidate: The candidate values, in the given order.
@@ -37,11 +37,11 @@ def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes
 
     If the filters of the candidates are linearly independent, weighted least squares gives unbiased estimates with
     known variances, provided that everybody has one of the candidates. Otherwise, the estimate is the mean count of
-    the bits of a candidate minus that of all other bits. It is unbiased on average over hash functions, and its
-    standard deviation, estimated from the other bits, includes the effect of collisions.
+    the bits of a candidate minus the mean of all other bits. This is unbiased on average over hash functions. The
+    standard deviation is estimated from the other bits and includes the effect of collisions.
 
     Args:
-        reports: At one setting; shape (n, bits), or (n, r, bits) for r reports of each person; 0 or 1.
+        reports: Reports at one setting, 0 or 1; shape (n, bits), or (n, r, bits) for r reports of each person.
         setting: The setting with which the reports were drawn.
         candidates: Distinct values to look for.
 
@@ -57,7 +57,7 @@ def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes
         raise DataError(f"reports need shape (people, bits) or (people, reports, bits), with {setting.bits} bits")
     people, each = given.shape[0], 1 if given.ndim == 2 else given.shape[1]
     counts = _bit_counts(given.reshape(-1, setting.bits), setting, each, people)
-    each_filter = read_each("candidates", names, setting.filter, "text or bytes")
+    each_filter = read_each("candidates", names, setting.filter, "a string or bytes")
     filters = np.stack(each_filter, axis=1).astype(np.float64)
     variances = setting.variances(np.clip(counts, 0, people), people, each)
     estimate, std = _least_squares(filters, counts, variances) or _compared(filters, counts)
@@ -110,10 +110,10 @@ def _compared(filters: FloatArray, counts: FloatArray) -> tuple[FloatArray, Floa
 
 
 class Frequencies(NamedTuple):
-    """Estimated numbers of people by answer, of shape (k,). `pl.DataFrame(table._asdict())` makes a frame of them.
+    """Estimated number of people with each of k answers. `pl.DataFrame(table._asdict())` makes it a frame.
 
     Attributes:
-        category: The possible answers, from 0 to k - 1.
+        category: The possible answers, from 0 to k - 1; shape (k,).
         estimate: Estimated number of people. It is unbiased, so it may be negative.
         std: Standard deviation of the estimate, in people.
     """
@@ -124,10 +124,10 @@ class Frequencies(NamedTuple):
 
 
 def frequencies(release: DenseRelease) -> Frequencies:
-    """Estimate the true number of people with each answer. Standard deviations assume that the estimates are true.
+    """Estimate how many people truly have each of k answers, and the standard deviations of these estimates.
 
-    If a category occurs c times among n published answers, its estimate is (c - n (1 - kappa) / k) / kappa, where
-    kappa = `family.kept(level)`. Pass the release at the finest level: other levels contain no more information.
+    If an answer occurs c times among n published ones, its estimate is (c - n (1 - kappa) / k) / kappa, where kappa =
+    `family.kept(level)`. Pass the release at the finest level, because other levels contain no more information.
 
     Raises:
         InputError: If the release does not use `RandomisedResponse`, or was post-processed.

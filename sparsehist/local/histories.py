@@ -56,7 +56,7 @@ class Degradation:
                 unnot1 * unset2 <= unset1 * unnot2
             ),
         }
-        if one.keep < two.keep:  # with equal keep, S is always 0, and S = 1 needs no condition
+        if one.keep < two.keep:  # with equal keep, no memo bit is flipped
             needed |= {
                 "(1 - NOT(coarse)) * NOT(fine) <= (1 - SET(coarse)) * SET(fine)": unnot1 * not2 <= unset1 * set2,
                 "SET(coarse) * (1 - SET(fine)) <= NOT(coarse) * (1 - NOT(fine))": set1 * unset2 <= not1 * unnot2,
@@ -71,31 +71,31 @@ class Degradation:
 
     @property
     def flip(self) -> Fraction:
-        """P(S = 1), the probability that a bit differs between the coarse memo and the fine memo."""
+        """The probability that a bit differs between the coarse memo and the fine memo, P(S = 1)."""
         return (1 - self.coarse.keep / self.fine.keep) / 2
 
     @property
     def one_after_one(self) -> tuple[Fraction, Fraction]:
-        """The probability u that a coarse report shows 1 if the fine report shows 1, for S = 0 and for S = 1."""
+        """u = P(coarse report is 1 | fine report is 1), for memo bits that are equal (S = 0) and flipped (S = 1)."""
         zero, one = self.one_after_zero
         slope = (self.coarse.one_if_set - self.coarse.one_if_not) / (self.fine.one_if_set - self.fine.one_if_not)
         return zero + slope, one - slope
 
     @property
     def one_after_zero(self) -> tuple[Fraction, Fraction]:
-        """The probability v that a coarse report shows 1 if the fine report shows 0, for S = 0 and for S = 1."""
+        """v = P(coarse report is 1 | fine report is 0), for memo bits that are equal (S = 0) and flipped (S = 1)."""
         set1, not1 = self.coarse.one_if_set, self.coarse.one_if_not
         set2, not2 = self.fine.one_if_set, self.fine.one_if_not
-        # S = 1 flips the memo bit, so one_if_set and one_if_not exchange their roles.
+        # If the memo bit is flipped, one_if_set and one_if_not of the coarse setting exchange their roles.
         return (not1 * set2 - set1 * not2) / (set2 - not2), (set1 * set2 - not1 * not2) / (set2 - not2)
 
     def memo_stays(self, *, coarse_is_true: bool) -> Fraction:
-        """Return the probability that a bit of the fine memo is true, given whether the bit of the coarse memo is."""
+        """Return P(a fine memo bit equals the true bit), given whether the coarse memo bit equals the true bit."""
         fine, coarse = (1 + self.fine.keep) / 2, (1 + self.coarse.keep) / 2
         return fine * (1 - self.flip) / coarse if coarse_is_true else fine * self.flip / (1 - coarse)
 
     def fine_report(self, *, coarse_shows: int, memo: int, flipped: int) -> Fraction:
-        """Return the probability that a fine report shows 1, given the coarse report, the fine memo and S."""
+        """Return P(fine report is 1), given the bit of the coarse report, the fine memo bit, and S (1 if flipped)."""
         one = self.fine.one_if_set if memo else self.fine.one_if_not
         after_one, after_zero = self.one_after_one[flipped], self.one_after_zero[flipped]
         seen_if_one, seen_if_zero = (after_one, after_zero) if coarse_shows else (1 - after_one, 1 - after_zero)
@@ -104,13 +104,13 @@ class Degradation:
 
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw the memo of a person from the Bloom filter of the value, only once. Shape (..., bits), both secret."""
+    """Draw the memo of a person, once, from the Bloom filter of the value. Both are secret; shape (..., bits)."""
     rare = (1 - setting.keep) / 2
     return flip((rare, 1 - rare), true_bits.view(np.int8), rng=rng)
 
 
 def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw one report from a secret memo, with exact probabilities. It has the shape of the memo, (..., bits)."""
+    """Draw one report from a secret memo, with exact probabilities. Its shape is that of the memo."""
     return flip((setting.one_if_not, setting.one_if_set), memo.view(np.int8), rng=rng)
 
 
@@ -126,17 +126,17 @@ def coarser_history(
 
 
 def coarser_reports(step: Degradation, flipped: BoolArray, reports: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw coarse reports from fine reports, given which memo bits were flipped. Both have the same shape."""
+    """Draw coarse reports from fine reports, given a mask of flipped memo bits; all reports have the same shape."""
     return flip(_chances(step)[0], reports.view(np.int8) + 2 * flipped.view(np.int8), rng=rng)
 
 
 def finer_history(
     step: Degradation, true_bits: BoolArray, memo: BoolArray, reports: BoolArray, *, rng: Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """Draw a fine memo and fine reports, given the coarse ones and the true bits, with exact probabilities.
+    """Draw a fine memo and fine reports, given the coarse memo, the coarse reports and the true bits.
 
-    The joint distribution is that of `coarser_history`. `true_bits` is the Bloom filter of the value. The filter and
-    the memos are secret and have shape (..., bits). Reports have shape (r, ..., bits).
+    Fine and coarse results then have exactly the joint distribution of `coarser_history`. `true_bits` is the Bloom
+    filter of the value. The filter and the memos are secret, of shape (..., bits); reports are of (r, ..., bits).
 
     Raises:
         InputError: If true_bits, memo and each report do not have the same shape.
@@ -152,7 +152,11 @@ def finer_history(
 
 @lru_cache(maxsize=64)
 def _chances(step: Degradation) -> tuple[list[Fraction], list[Fraction]]:
-    """Return lists: P(coarse report = 1) at index fine + 2 S, and P(fine report = 1) at coarse + 2 memo + 4 S."""
+    """Return two lists, the probabilities that a coarse report and a fine report show 1.
+
+    The index is fine report + 2 S for coarse reports, and coarse report + 2 fine memo + 4 S for fine reports. S is 1
+    if the memo bits are flipped.
+    """
     u, v = step.one_after_one, step.one_after_zero
     coarse = [v[0], u[0], v[1], u[1]]
     cases = product((0, 1), repeat=3)

@@ -23,7 +23,7 @@ from sparsehist.privacy.levels import Level, at_least_zero
 from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray, float_array, float_entries, whole_number
 
 _MOST_BITS = 1 << 20
-# Number of random bits drawn for a coin. With probability 2**-62 they do not decide it, and more are drawn.
+# Number of random bits compared with a probability. They do not decide with probability 2**-62; then draw more.
 _BITS = 62
 
 
@@ -69,10 +69,10 @@ class Rappor:
             raise DeclarationError(f"a setting needs one_if_not < one_if_set <= 1, got {got}")
 
     def epsilon(self, reports: int | None = None) -> float:
-        """Compute the epsilon of several reports of a person whose value may change; None for any number of reports.
+        """Return the epsilon of a number of reports of one person, whose value may change. By default, of any number.
 
         If the value changes, up to `hashes` bits of the filter change from 1 to 0, and as many from 0 to 1. For each
-        bit, reports of only 1 or only 0 have the largest ratio of probabilities. Only final logarithms are rounded.
+        bit, reports of only 1 or only 0 have the largest ratio of probabilities. Only the logarithms are rounded.
         """
         rare = (1 - self.keep) / 2
         if reports is None:
@@ -87,9 +87,9 @@ class Rappor:
         return self.hashes * (math.log(up) + math.log(down))
 
     def filter(self, value: str | bytes) -> BoolArray:
-        """Compute the Bloom filter of a value with SHA-256; shape (bits,). It is as secret as the value."""
+        """Return the Bloom filter of a value, by SHA-256; shape (bits,). The filter is as secret as the value."""
         if not isinstance(value, str | bytes):
-            raise DeclarationError(f"a value must be text or bytes, got {shown(value)}")
+            raise DeclarationError(f"a value must be a string or bytes, got {shown(value)}")
         data = value.encode() if isinstance(value, str) else bytes(value)
         filled = np.zeros(self.bits, np.bool_)
         for number in range(self.hashes):
@@ -98,10 +98,10 @@ class Rappor:
         return filled
 
     def std(self, count: float, people: int, reports: int | None = 1) -> float:
-        """Compute the standard deviation of the estimated number of people who have a given bit set.
+        """Return the standard deviation of the estimated number of people who have a given bit set.
 
-        `count` of `people` people have the bit set, and each person sends `reports` reports. None is the limit of
-        many reports. In this limit, the standard deviation is not 0, because the memo is drawn only once.
+        `count` of `people` people have the bit set, and each person sends `reports` reports. `reports=None` means
+        infinitely many. Even then, the standard deviation is not 0, because the memo is drawn only once.
         """
         return math.sqrt(float(self.variances(np.array([float(count)]), people, reports)[0]))
 
@@ -123,7 +123,7 @@ class Rappor:
 
 
 def flip(chances: Sequence[Fraction], which: NDArray[np.integer], *, rng: Generator) -> BoolArray:
-    """Flip a coin for each entry of `which`. Heads have exactly the probability in `chances` at this index."""
+    """Draw a bool for each index i in `which`. The bool is true with probability `chances[i]`, exactly."""
     scaled = [chance * 2**_BITS for chance in chances]
     words, limits = rng.integers(0, 2**_BITS, which.shape), np.array([int(each) for each in scaled], np.int64)[which]
     heads: BoolArray = words < limits

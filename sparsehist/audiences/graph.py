@@ -96,7 +96,7 @@ def read_graph(graph: Any) -> Graph:
 
 
 def _numbered(nodes: Iterable[Hashable], pairs: Iterable[Any]) -> tuple[dict[Any, int], IntArray]:
-    """Return a dict from each node, listed or only in pairs, to its number; and the two numbers of each pair."""
+    """Number all nodes, even if only in `pairs`. Return a dict from node to number, and the numbers of each pair."""
     people: dict[Any, int] = {}
     try:
         for node in nodes:

@@ -17,7 +17,7 @@ from sparsehist.typing import ArrayLike
 
 
 class View(Mapping[Any, Any]):
-    """A dict from owner to noisy value, of all values that a reader or coalition sees. Only they may see it."""
+    """All noisy values that a reader or coalition sees, as a dict from owner to value. Nobody else may see them."""
 
     def __init__(self, rows: Mapping[Any, tuple[Any, int]], levels: Mapping[int, Fraction]) -> None:
         self._rows, self._levels = rows, levels
@@ -102,7 +102,7 @@ class Network:
         return made
 
     def view(self, reader: Hashable) -> View:
-        """Return what a reader sees, the same in every call. Raise InputError if the reader is not in the graph."""
+        """Return the noisy values that a reader sees. Raise InputError if the reader is not in the graph."""
         return self.coalition([reader])
 
     def coalition(self, readers: Iterable[Hashable]) -> View:

@@ -36,7 +36,7 @@ class Coalition:
 
 
 class Audiences:
-    """Releases of one dense vector for readers with different levels. All together cost only the finest level.
+    """Releases of one dense vector for readers with different levels. Together they cost only the finest level.
 
     Args:
         vector: A `sparsehist.MultipleRelease`.

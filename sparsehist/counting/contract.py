@@ -160,7 +160,7 @@ class CountedKeys:
             keys), and sum_0, … (Int64, in steps) for each measure.
         keys: Function that returns the keys of some rows: columns key_0, … in the canonical dtypes of the domain.
         engine: Name and version of the engine, such as "polars 2.1.0". A unit with too many keys keeps the same keys
-            only with the same salt and engine.
+            only if salt and engine are the same.
     """
 
     counts: pl.DataFrame = field(repr=False)

@@ -103,7 +103,7 @@ def _suffix(path: str) -> str:
 def _scan(
     path: str, files: Files, columns: Sequence[str], dtypes: dict[str, pl.DataType] | None = None
 ) -> pl.LazyFrame:
-    """Return a lazy frame of a file or of all files that a URL matches, with the columns in `dtypes` or all."""
+    """Return a lazy frame of a file or of all files that a URL matches, with the columns in `dtypes` (None: all)."""
     suffix, source = _suffix(path), path if is_remote(path) else glob.escape(path)
     options: dict[str, Any] = {"storage_options": dict(files.storage_options) or None}
     if files.hive and dtypes is not None:

@@ -155,7 +155,7 @@ def _explained(failure: BaseException, label: str, log: Log | None) -> Sparsehis
 
 
 def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False) -> None:
-    """Refuse unit columns of floats, decimals or lists, or of dtypes that tuples or the portable order lack."""
+    """Refuse unit columns of floats, decimals or lists, or that tuples and the portable order cannot encode."""
     for unit in units:
         dtype = log.dtypes[unit]
         if dtype.is_float() or dtype.is_decimal():

@@ -31,7 +31,7 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return a dict from a temporary column name for steps to each measure that sums a column of the log."""
+    """Return a dict from the name of a temporary column of steps to each measure that sums a column of the log."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
@@ -41,7 +41,7 @@ def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
 
 
 def check_number(column: str, log: Log) -> pl.DataType:
-    """Return the dtype of a column to be summed; refuse it if it is not numeric."""
+    """Return the dtype of a column to be summed; refuse a column that is not numeric."""
     dtype = log.dtypes[column]
     if not (dtype.is_numeric() or column in log.texts):
         raise DataError(f"a measure needs a column of whole numbers, decimals or floats: cast {column!r} ({dtype})")
@@ -51,7 +51,7 @@ def check_number(column: str, log: Log) -> pl.DataType:
 def steps_sql(
     measure: Measure, column: str, cast: Callable[[str, str], str], exact: type[np.floating] = np.float64
 ) -> tuple[str, str]:
-    """Return SQL for the number of steps of a row, equal to `float_steps`, and SQL for "the row can be measured".
+    """Return SQL for the number of steps of a row, as in `float_steps`, and SQL that is true if it can be measured.
 
     Args:
         measure: The measure.
@@ -69,7 +69,7 @@ def steps_sql(
     value = cast("double", column)
     size, up, down = f"abs({value})", cast("double", str(rises)), cast("double", str(per))
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
-    near = f"floor({size} * {down} / {up} + 0.5)"  # equals the number of steps, or exceeds it by 1
+    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or 1 too many
     reached = f"{near} * {up} / {down}"
     reached = reached if exact is np.float64 else cast("double", cast("real", reached))
     steps = cast(
@@ -104,7 +104,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
 
 
 def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
-    """Convert each double to the largest Int32 number of steps that, as a float of type `exact`, is not above it.
+    """Convert each double to the largest Int32 number of steps that, as a float of type `exact`, does not exceed it.
 
     This uses numpy, because Polars divides by multiplying with the inverse, which rounds twice.
     """

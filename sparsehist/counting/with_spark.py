@@ -166,7 +166,7 @@ def _comparable(column: str, dtype: pl.DataType) -> str:
 
 
 def _ruled(rules: list[DataError], choice: Choice, condition: str, error: DataError) -> str:
-    """Return SQL for a condition. It is false for bad rows if `choice` is "drop"; otherwise, they raise `error`."""
+    """Return SQL for a condition that drops bad rows if `choice` is "drop", and otherwise raises `error` at them."""
     if choice == "drop":
         return condition
     rules.append(error)

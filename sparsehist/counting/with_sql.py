@@ -135,7 +135,7 @@ class CountingSql:
         return {"salt": self.salt.hex()}
 
     def check(self, declared: Declaration) -> None:
-        """Refuse a series with another key or `max_keys` or other measures than this query; accept any domain."""
+        """Refuse a series whose key, `max_keys` or measures are not those of this query. The domain may differ."""
         of_query = f"key={list(self.key)}, max_keys={self.max_keys} and measures={list(map(str, self.measures))}"
         same = declared.key == self.key and declared.max_keys == self.max_keys
         if not same or not set(declared.measures) <= set(self.measures):
@@ -266,7 +266,7 @@ class Dialect:
         return self.words[what].replace("{x}", x)
 
     def name(self, name: str) -> str:
-        """Quote a name."""
+        """Return a name in quotes."""
         return exp.to_identifier(name, quoted=True).sql(self._dialect)
 
     def select(
@@ -310,7 +310,7 @@ class Dialect:
         )
 
     def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
-        """Return SQL for the string form of a unit column, which is hashed, and SQL for "it is not null or empty".
+        """Return SQL for the string form of a unit, which is hashed, and SQL that is true if the unit is not missing.
 
         Dialects with strict types fail if a string column has numbers, or a column of whole numbers has fractions.
         Otherwise, one unit could have two string forms, and would count as two units.
@@ -378,7 +378,7 @@ class Dialect:
         return cell, f"{column} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
-        """Return SQL for a string. Split NUL, which queries cannot contain, and ${, which Spark would substitute."""
+        """Return SQL for a string, in pieces, because queries cannot contain NUL, and Spark would replace ${…."""
         nul = self.words["nul"]
         pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
         written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]

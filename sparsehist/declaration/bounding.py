@@ -91,6 +91,6 @@ class Shares:
         return self.keys * self.parts**2 // weight**2
 
     def most_at(self) -> list[tuple[int, int]]:
-        """Return pairs (weight in parts of a count, most keys of a unit with this weight), largest weight first."""
+        """Return pairs (weight in parts of a count, largest number of keys with this weight), heaviest first."""
         largest = {min(self._most_at(weight), self.most_keys): weight for weight in range(1, self.parts + 1)}
         return [(largest[keys], keys) for keys in sorted(largest)]

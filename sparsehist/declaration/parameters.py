@@ -90,7 +90,7 @@ class Record:
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Return a function that reads the text form of a record of these classes. It returns a record unchanged."""
+    """Return a function that reads the text form of a record of these classes. Records are returned unchanged."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
     notation = Notation(what, "numbers, strings, True and False", lambda: advice, bare=True)
 

@@ -25,7 +25,7 @@ _MOST_PERIODS = 10_000
 
 
 def _day(what: str, day: Any) -> date:
-    """Return a date. Read it if it is given as a string."""
+    """Return a date, which may be given as a string such as '2026-01-31'."""
     if type(day) is date:
         return day
     with suppress(TypeError, ValueError):
@@ -122,7 +122,7 @@ class Every(Record):
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """Return the number of costliest periods whose costs the budget adds up, or None if it adds up all."""
+        """Return the number of costliest periods whose costs the budget adds up, or None for all periods."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:

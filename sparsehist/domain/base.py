@@ -86,7 +86,7 @@ class Domain(abc.ABC):
         return tuple(getattr(pl, name)() for name in self.dtype_names)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        """Return whether a log column with this dtype can become key column number `column` without loss."""
+        """Return whether a log column with this dtype can be converted to key column number `column` without loss."""
         if not 0 <= column < self.columns:
             return False
         canonical = self.dtype_names[column]
@@ -101,11 +101,11 @@ class Domain(abc.ABC):
         return self._keys(rng.integers(0, self.size - 1, size=whole_number("n", n), dtype=np.int64, endpoint=True))
 
     def _index(self, keys: pl.DataFrame) -> IntArray:  # noqa: ARG002
-        """Implement `index`, which calls this only if the domain has fewer than 2**63 cells."""
+        """Implement `index`, which calls this method only if the domain has fewer than 2**63 cells."""
         self._refuse()
 
     def _keys(self, indices: IntArray) -> pl.DataFrame:  # noqa: ARG002
-        """Implement `keys`, which calls this only with valid cell numbers."""
+        """Implement `keys`, which calls this method only with valid cell numbers."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -147,7 +147,7 @@ class Domain(abc.ABC):
         return f"{self.size:,} keys" if self.size < _READABLE else f"{Decimal(self.size):.3g} keys"
 
     def attachments(self) -> Mapping[str, Catalogue]:
-        """Return a dict from SHA-256 to each catalogue that the text form leaves out; `parse` reads copies."""
+        """Return a dict from SHA-256 to catalogue, for the catalogues whose values the text form does not list."""
         return {}
 
     def __repr__(self) -> str:
@@ -189,7 +189,7 @@ class Domain(abc.ABC):
 
     @staticmethod
     def names_a_file(text: str) -> bool:
-        """Return whether `parse` would open a file to read this text."""
+        """Return whether `parse` would open a file to read this text form."""
         return _names_a_file(_NOTATION.read(text))
 
     @classmethod

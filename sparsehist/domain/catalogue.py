@@ -79,7 +79,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
         for key, value in named.items():
             if key not in ("file", "column", "kind", "sha256"):
-                which = f" {shown(key)}" if len(named) <= 4 else ""  # many arguments may be data: show none
+                which = f" {shown(key)}" if len(named) <= 4 else ""  # many arguments may be data of a log
                 raise DomainError(f"catalogue(): unknown argument{which}; write {cls.example}")
             if not isinstance(value, str):
                 raise DomainError(f"catalogue(): {key} must be a string, got {shown(value)}")

@@ -106,7 +106,7 @@ def _canonical(series: pl.Series) -> pl.Series:
 
 
 def _cast(series: pl.Series, kind: str) -> pl.Series:
-    """Convert strings to the declared kind, or integers to strings. Refuse other values that are of another kind."""
+    """Convert values to the declared kind. Refuse conversions other than of strings, and of integers to strings."""
     if kind not in _KINDS:
         raise DomainError(f"the kind of a catalogue must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
     canonical = _canonical(series)

@@ -26,8 +26,8 @@ def draw_free(
 ) -> pl.DataFrame:
     """Draw n distinct cells that are not taken, uniformly over all ordered samples; return a frame of keys.
 
-    If taken and wanted cells are at most half of the domain, cells are drawn from the whole domain, and taken or
-    repeated cells are rejected, with at most two draws per cell on average. Otherwise, ranks of free cells are drawn.
+    If taken and wanted cells together are at most half of the domain, draw from the whole domain and reject taken or
+    repeated cells. This needs at most two draws per cell on average. Otherwise, draw ranks of free cells.
     """
     import polars as pl
 

@@ -65,10 +65,10 @@ class Hash64(Domain, example="hash64()"):
 
         if not isinstance(strings, pl.Series):
             if isinstance(strings, str) or not all(isinstance(text, str) for text in strings):
-                raise DomainError("Hash64.of takes a list or series of text, such as ['weather']")
+                raise DomainError("Hash64.of takes a list or series of strings, such as ['weather']")
             strings = pl.Series(strings, dtype=pl.String)
         if not holds_text(strings.dtype):
-            raise DomainError(f"Hash64.of hashes text: cast the series to String first, got dtype {strings.dtype}")
+            raise DomainError(f"Hash64.of hashes strings: cast the series to String first, got dtype {strings.dtype}")
         table = strings.cast(pl.String).alias("key_0").to_frame().to_arrow()
         with duckdb.connect(":memory:") as connection:
             hashed: pl.DataFrame = connection.from_arrow(table).project("md5_number_lower(key_0) as hash").pl()

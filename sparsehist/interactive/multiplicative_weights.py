@@ -126,7 +126,7 @@ class Weighing:
 
     @cached_property
     def _each(self) -> Fraction:
-        """Largest epsilon of one update and the comparisons before it for which the session stays within its level."""
+        """Largest epsilon of an update, with the comparisons before it, that keeps the session within its level."""
         level = as_level(self.level)
         if self.currency == PURE:
             return level / (self.updates + (_WATCH if self.measured else 0))
@@ -207,7 +207,7 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
         return uniform
     noisy = np.asarray(release, np.float64)
     if noisy.shape != uniform.shape or not bool(np.isfinite(noisy).all()) or not noisy.max() > 0:
-        raise DataError(f"the release must be finite, one number for each cell, not all <= 0; cells={session.cells}")
+        raise DataError(f"the release must have one finite number for each cell, not all <= 0; cells={session.cells}")
     positive = np.maximum(noisy, 0.0)
     return np.asarray(_UNIFORM * uniform + (1 - _UNIFORM) * positive / positive.sum())
 
@@ -215,14 +215,14 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
 def verdict(
     guess: float, truth: float, threshold: float, noise: Callable[[], float]
 ) -> Literal["high", "low"] | None:
-    """Return "high" or "low" if a guess is above or below the truth by the threshold, with noise; otherwise None."""
+    """Return "high" or "low" if a guess is above or below the noisy truth by at least the threshold, or None."""
     if guess >= threshold + truth - noise():
         return "high"
     return "low" if guess <= truth + noise() - threshold else None
 
 
 def pull(query: FloatArray, *, high: bool) -> FloatArray:
-    """Return 1 for each cell that an update decreases: if `high`, a cell of the query; otherwise, any other cell."""
+    """Return 1 for each cell that an update decreases: all cells of the query if `high`, else all other cells."""
     return query if high else 1.0 - query
 
 
@@ -308,7 +308,7 @@ class MultiplicativeWeights:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> MultiplicativeWeights:
-        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for bytes of another kind."""
+        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for other bytes."""
         header, (counts, first, pulls) = unpack("MultiplicativeWeights", content)
         return cls(Weighing(**header["parameters"]), counts, first, pulls, *header["state"])
 

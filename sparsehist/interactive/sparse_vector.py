@@ -131,7 +131,7 @@ class AboveThreshold:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> AboveThreshold:
-        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for bytes of another kind."""
+        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for other bytes."""
         header, _ = unpack("AboveThreshold", content)
         return cls(SparseVector(**header["parameters"]), *header["state"])
 

@@ -113,7 +113,7 @@ class RapporClient:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RapporClient:
-        """Restore a client from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for bytes of another kind."""
+        """Restore a client from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for other bytes."""
         header, packed = unpack("RapporClient", content)
         settings, days, bits = header["shape"]
         shapes = ((bits,), (settings, bits), (settings, days, bits))

@@ -14,12 +14,12 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# Smallest ratio of a Cholesky pivot to the largest one. Filters are 0 or 1, so a smaller pivot is a rounded 0.
+# Smallest ratio of a Cholesky pivot to the largest one. Filters are 0 or 1, so a smaller one is a rounding error.
 _LEAST_PIVOT = 1e-6
 
 
 class Decoded(NamedTuple):
-    """Estimated number of people with each candidate value. `pl.DataFrame(decoded._asdict())` makes it a frame.
+    """Estimated number of people with each candidate value. `pl.DataFrame(decoded._asdict())` is a frame of it.
 
     Attributes:
         candidate: The candidate values, in the given order.
@@ -110,7 +110,7 @@ def _compared(filters: FloatArray, counts: FloatArray) -> tuple[FloatArray, Floa
 
 
 class Frequencies(NamedTuple):
-    """Estimated number of people with each of k answers. `pl.DataFrame(table._asdict())` makes it a frame.
+    """Estimated number of people with each of k answers. `pl.DataFrame(table._asdict())` is a frame of it.
 
     Attributes:
         category: The possible answers, from 0 to k - 1; shape (k,).
@@ -126,8 +126,8 @@ class Frequencies(NamedTuple):
 def frequencies(release: DenseRelease) -> Frequencies:
     """Estimate how many people truly have each of k answers, and the standard deviations of these estimates.
 
-    If an answer occurs c times among n published ones, its estimate is (c - n (1 - kappa) / k) / kappa, where kappa =
-    `family.kept(level)`. Pass the release at the finest level, because other levels contain no more information.
+    If an answer occurs c times among n published answers, its estimate is (c - n (1 - kappa) / k) / kappa, where
+    kappa is `family.kept(level)`. Pass the release at the finest level: other levels contain no more information.
 
     Raises:
         InputError: If the release does not use `RandomisedResponse`, or was post-processed.

@@ -56,7 +56,7 @@ class Degradation:
                 unnot1 * unset2 <= unset1 * unnot2
             ),
         }
-        if one.keep < two.keep:  # with equal keep, no memo bit is flipped
+        if one.keep < two.keep:  # if keep is equal, no memo bit is flipped
             needed |= {
                 "(1 - NOT(coarse)) * NOT(fine) <= (1 - SET(coarse)) * SET(fine)": unnot1 * not2 <= unset1 * set2,
                 "SET(coarse) * (1 - SET(fine)) <= NOT(coarse) * (1 - NOT(fine))": set1 * unset2 <= not1 * unnot2,
@@ -71,19 +71,19 @@ class Degradation:
 
     @property
     def flip(self) -> Fraction:
-        """The probability that a bit differs between the coarse memo and the fine memo, P(S = 1)."""
+        """The probability P(S = 1) that a bit of the coarse memo is flipped, that is, differs from the fine memo."""
         return (1 - self.coarse.keep / self.fine.keep) / 2
 
     @property
     def one_after_one(self) -> tuple[Fraction, Fraction]:
-        """u = P(coarse report is 1 | fine report is 1), for memo bits that are equal (S = 0) and flipped (S = 1)."""
+        """Pair u: P(coarse report is 1 | fine report is 1) if the memo bits are equal (S = 0) or flipped (S = 1)."""
         zero, one = self.one_after_zero
         slope = (self.coarse.one_if_set - self.coarse.one_if_not) / (self.fine.one_if_set - self.fine.one_if_not)
         return zero + slope, one - slope
 
     @property
     def one_after_zero(self) -> tuple[Fraction, Fraction]:
-        """v = P(coarse report is 1 | fine report is 0), for memo bits that are equal (S = 0) and flipped (S = 1)."""
+        """Pair v: P(coarse report is 1 | fine report is 0) if the memo bits are equal (S = 0) or flipped (S = 1)."""
         set1, not1 = self.coarse.one_if_set, self.coarse.one_if_not
         set2, not2 = self.fine.one_if_set, self.fine.one_if_not
         # If the memo bit is flipped, one_if_set and one_if_not of the coarse setting exchange their roles.
@@ -95,7 +95,7 @@ class Degradation:
         return fine * (1 - self.flip) / coarse if coarse_is_true else fine * self.flip / (1 - coarse)
 
     def fine_report(self, *, coarse_shows: int, memo: int, flipped: int) -> Fraction:
-        """Return P(fine report is 1), given the bit of the coarse report, the fine memo bit, and S (1 if flipped)."""
+        """Return P(fine report is 1), given the coarse report, the fine memo bit, and S (1 if memo bits differ)."""
         one = self.fine.one_if_set if memo else self.fine.one_if_not
         after_one, after_zero = self.one_after_one[flipped], self.one_after_zero[flipped]
         seen_if_one, seen_if_zero = (after_one, after_zero) if coarse_shows else (1 - after_one, 1 - after_zero)
@@ -104,20 +104,20 @@ class Degradation:
 
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw the memo of a person, once, from the Bloom filter of the value. Both are secret; shape (..., bits)."""
+    """Draw the memo of a person, once, from the Bloom filter of the value. Shape (..., bits), both secret."""
     rare = (1 - setting.keep) / 2
     return flip((rare, 1 - rare), true_bits.view(np.int8), rng=rng)
 
 
 def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw one report from a secret memo, with exact probabilities. Its shape is that of the memo."""
+    """Draw one report from a secret memo, with exact probabilities. The report has the shape of the memo."""
     return flip((setting.one_if_not, setting.one_if_set), memo.view(np.int8), rng=rng)
 
 
 def coarser_history(
     step: Degradation, memo: BoolArray, reports: BoolArray, *, rng: Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """Draw a coarse memo and coarse reports, given the fine ones, with exact probabilities.
+    """Draw a coarse memo and coarse reports, given the fine memo and the fine reports, with exact probabilities.
 
     The value is not needed. Memos are secret and have shape (..., bits); r reports have shape (r, ..., bits).
     """
@@ -136,7 +136,7 @@ def finer_history(
     """Draw a fine memo and fine reports, given the coarse memo, the coarse reports and the true bits.
 
     Fine and coarse results then have exactly the joint distribution of `coarser_history`. `true_bits` is the Bloom
-    filter of the value. The filter and the memos are secret, of shape (..., bits); reports are of (r, ..., bits).
+    filter of the value. The filter and the memos are secret, of shape (..., bits); reports have (r, ..., bits).
 
     Raises:
         InputError: If true_bits, memo and each report do not have the same shape.

@@ -23,7 +23,7 @@ from sparsehist.privacy.levels import Level, at_least_zero
 from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray, float_array, float_entries, whole_number
 
 _MOST_BITS = 1 << 20
-# Number of random bits compared with a probability. They do not decide with probability 2**-62; then draw more.
+# Number of random bits drawn for a bool. With a probability of 2**-62, they do not decide it; more are drawn.
 _BITS = 62
 
 
@@ -69,7 +69,7 @@ class Rappor:
             raise DeclarationError(f"a setting needs one_if_not < one_if_set <= 1, got {got}")
 
     def epsilon(self, reports: int | None = None) -> float:
-        """Return the epsilon of a number of reports of one person, whose value may change. By default, of any number.
+        """Return the epsilon of `reports` reports (by default, of any number) of one person, whose value may change.
 
         If the value changes, up to `hashes` bits of the filter change from 1 to 0, and as many from 0 to 1. For each
         bit, reports of only 1 or only 0 have the largest ratio of probabilities. Only the logarithms are rounded.

@@ -24,7 +24,7 @@ BAD = [
     (lambda: Strings(max_bytes=4096), r"more than 10\*\*4000 cells"),
     (lambda: Strings(max_bytes=3, alphabet="aba"), "'a' twice"),
     (lambda: Strings(max_bytes=1800).index(pl.DataFrame({"key_0": ["a"]})), r"fewer than 2\*\*63 cells"),
-    (lambda: Hash64.of(pl.Series([1])), "hashes text: .* dtype Int64"),
+    (lambda: Hash64.of(pl.Series([1])), "hashes strings: .* dtype Int64"),
     (lambda: Catalogue([]), "empty: it needs at least one value"),
     (lambda: Catalogue(["a", "b", "a"]), "must not occur twice in a catalogue: 'a'"),
     (lambda: Catalogue(["a", None]), "nulls .* at position 1"),

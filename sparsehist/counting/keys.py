@@ -54,7 +54,7 @@ def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, 
         outside: Positions of the key columns with values outside the domain.
         names: Names of all key columns.
         domain: The domain of the keys.
-        text: For each key column, whether it is text without a declared type.
+        text: For each key column, whether it has strings and no declared type.
     """
     listed = ", ".join(repr(names[at]) for at in outside)
     readable = [at for at in outside if text[at] and domain.dtypes[at] in _READ_AS]
@@ -90,9 +90,9 @@ def _is_missing(column: pl.Series) -> pl.Series:
 
 
 def _cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, BoolArray]:
-    """Convert keys without nulls to canonical dtypes, and return whether each key is a cell of the domain.
+    """Convert keys without nulls to canonical dtypes, and return the cells with a mask of the keys in the domain.
 
-    If the domain has whole numbers or dates, text is parsed, as in CSV files. Text that cannot be parsed is no cell.
+    For whole numbers and dates, strings (as in CSV files) are parsed. A string that cannot be parsed is outside.
     """
     parsed = keys.select(
         _parsed(column, dtype) if column.dtype == pl.String and not domain.accepts(at, column.dtype) else column

@@ -1,8 +1,8 @@
-"""Encode the columns of a key or unit as one text; two texts are equal only if all columns are equal.
+"""Encode the columns of a key or unit as one string. Two strings are equal only if all columns are equal.
 
 Each column is written as a letter for its type, the length of its value in bytes, a colon and the value. For example,
-day 20,484 and the number 17 become `d5:20484i2:17`. No other tuple has this text, as lengths show where values end.
-Polars and DuckDB write the same text. If a column is null or empty, the text is null.
+day 20,484 and the number 17 become `d5:20484i2:17`. No other tuple has this string, as lengths show where values end.
+Polars and DuckDB write the same string. If a column is null or empty, the string is null.
 
 | letter | type | value |
 |---|---|---|
@@ -51,7 +51,7 @@ def part_of_tuple(name: str, dtype: pl.DataType) -> str:
 
 
 def types_of_tuple(text: str) -> str:
-    """Describe the types of the columns that are encoded in a text.
+    """Describe the types of the columns that are encoded in a string.
 
     Example:
         >>> types_of_tuple("i5:20484s2:é")
@@ -66,7 +66,7 @@ def types_of_tuple(text: str) -> str:
 
 
 def tuple_text(names: Sequence[str], dtypes: Mapping[str, pl.DataType]) -> pl.Expr:
-    """Return a Polars expression that encodes several columns as one text.
+    """Return a Polars expression that encodes several columns as one string.
 
     Example:
         >>> log = pl.DataFrame({"day": [20484], "ip": ["é"]})
@@ -91,7 +91,7 @@ def _written(name: str, dtype: pl.DataType) -> list[pl.Expr]:
 
 
 def sha256_of(pairs: pl.Series, salt: bytes) -> pl.Series:
-    """Return the SHA-256 of the salt and each text, as hexadecimal digits; it defines the portable order."""
+    """Return hexadecimal SHA-256 digests of the salt and each encoded pair, which define the portable order."""
     import duckdb
 
     messages = pl.select(message=pl.lit(salt.hex()) + pairs)
@@ -102,7 +102,7 @@ def sha256_of(pairs: pl.Series, salt: bytes) -> pl.Series:
 
 
 def check_portable(name: str, dtype: pl.DataType) -> None:
-    """Refuse a unit column in nanoseconds, which not every engine can write as text."""
+    """Refuse a unit column of timestamps in nanoseconds, which not every engine supports."""
     if part_of_tuple(name, dtype) == "n":
         raise DataError(
             f"unit column {name!r} has nanoseconds, which the portable order does not support: cast to microseconds"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Choice = Literal["error", "drop"]
 SALT_BYTES = 16
-SUMS = "to publish sums of amounts, such as revenue, declare a measure"
+SUMS = "to publish sums of amounts, such as revenue, declare measures"
 
 
 @dataclass(frozen=True)

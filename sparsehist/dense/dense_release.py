@@ -1,7 +1,7 @@
-"""Published releases of a dense vector, and steps of post-processing for them.
+"""Published releases of a dense vector, and post-processing steps for them.
 
 A step is *lossless* if it can be inverted on the grid of values. Then several processed releases together reveal only
-what the finest of them reveals. Otherwise it is *weakly lossless*: together they cost at most the finest level.
+what the finest of them reveals. Other steps are *weakly lossless*: releases together cost at most the finest level.
 
 Papers: [ARNP Lemma 4.3, Thm 4.4, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
 """
@@ -59,7 +59,7 @@ class DenseRelease:
         return f"DenseRelease(size={self.values.size}, {shown})"
 
     def process(self, step: PostProcessing) -> DenseRelease:
-        """Return this release after a step of post-processing, which is recorded in the metadata.
+        """Apply a step of post-processing to this release. The metadata of the result records the step.
 
         Example:
             >>> from sparsehist.dense import MultipleRelease, clip_negative
@@ -77,14 +77,14 @@ class DenseRelease:
 
 
 def threshold(at: float) -> PostProcessing:
-    """Return a weakly lossless step that replaces values at or below `at` by 0."""
+    """Return a weakly lossless step that sets values at or below `at` to 0."""
     if not math.isfinite(at):
         raise DeclarationError(f"the threshold must be finite, got {shown(at)}")
     return PostProcessing(f"threshold({at:g})", lossless=False, apply=lambda values: np.where(values > at, values, 0))
 
 
 def clip_negative() -> PostProcessing:
-    """Return a weakly lossless step that replaces negative values by 0."""
+    """Return a weakly lossless step that sets negative values to 0."""
     return PostProcessing("clip_negative()", lossless=False, apply=lambda values: np.maximum(values, 0))
 
 

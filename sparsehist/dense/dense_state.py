@@ -1,9 +1,9 @@
 """The state of a `MultipleRelease`, and functions that draw a level, publish a level, or seal the truth.
 
-At each level, an entry is the sum of an anchor and an offset. At first, these are the truth and the noise. Sealing
-rounds the noise at the cap down to the grid of the truth, and moves it from the offsets into the anchor. Then the
-state depends only on the release at the cap and on noise independent of the truth. Coarser levels can still be drawn,
-because `coarsen` and `between` depend only on differences of noise. This also holds for noise modulo a number.
+At each level, a noisy value is the sum of an anchor and an offset. Before sealing, these are the truth and the noise.
+Sealing rounds the noise at the cap down to the grid of the truth, and moves it from the offsets into the anchor. Then
+the state depends only on the release at the cap and on noise independent of the truth. Coarser levels can still be
+drawn, because `coarsen` and `between` depend only on differences of noise, also for noise modulo a number.
 
 Papers: [ARNP Thm 1.2, Def. 4.1, Lemma 4.2, Thm 4.4]; [KHP Thm 10, Thm 11, Figure 4]; [KHP poster Thm 2].
 """
@@ -22,7 +22,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# Sealing is refused if a level has this many times the noise of the cap, because doubles could not hold its offsets.
+# Largest noise that a level may have for sealing, relative to the noise at the cap: doubles must hold its offsets.
 _WIDEST = 2.0**20
 
 
@@ -55,7 +55,7 @@ def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseAr
 
 
 def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
-    """Return the published values of a level that was drawn before; they are the same every time."""
+    """Return the values to publish at a level that was drawn before. Repeated calls return the same values."""
     values, scratch = np.empty_like(state.anchor), np.empty(chunks(state.size)[0].stop)
     for part in chunks(state.size):
         offsets = state.offsets[level][part]
@@ -68,8 +68,8 @@ def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
 def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth with noisy values at the cap. All levels up to the cap can still be drawn.
 
-    Real noise is first rounded to a lattice of 2**-25 standard deviations at the cap, because low-order bits of a
-    double reveal its magnitude. If sealing is interrupted, the state is erased.
+    Real noise is first rounded to a lattice of 2**-25 standard deviations at the cap. Otherwise, low-order bits of
+    the new offsets would reveal how large the noise was. If sealing is interrupted, the state is erased.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"seal at the finest released level, not at {level_text(cap)}")
@@ -106,7 +106,7 @@ def _move_anchor(state: DenseState, cap: Fraction) -> None:
         for offsets in state.offsets.values():
             offsets[part] -= shift
             _wrap(state, offsets[part])
-    # The anchor minus the shift would reveal the truth of the last chunk, so overwrite the shift.
+    # The anchor minus `moved` would reveal the truth of the last chunk, so overwrite `moved`.
     moved.fill(0)
 
 

@@ -1,4 +1,4 @@
-"""Laplace noise at all levels of an interval, stored as the jumps of its path.
+"""Laplace noise at all levels of an interval, stored as the jumps of the noise path.
 
 As the level falls, jumps occur at rate 2/level; each adds a Laplace draw of scale sensitivity/level. As the level
 rises, noise x jumps at rate 1/level + |x|/sensitivity. The new noise y then has a density proportional to
@@ -24,7 +24,7 @@ from sparsehist.typing import FloatArray, Generator, IntArray, secret
 
 @secret
 class Jumps(NamedTuple):
-    """The m jumps of all coordinates: coordinate, level, and the noise just below this level; shape (m,) each."""
+    """The m jumps of all coordinates: coordinate, level, and noise just below the level; shape (m,) each."""
 
     coordinate: IntArray
     levels: FloatArray
@@ -32,7 +32,7 @@ class Jumps(NamedTuple):
 
 
 class LaplacePath:
-    """Laplace noise of n independent coordinates at all levels of an interval. Secret: `repr` shows no noise.
+    """Secret Laplace noise of n independent coordinates at all levels of an interval; `repr` does not show the noise.
 
     `sample_laplace_path` draws a path. Noise is constant between jumps, so the path gives exact noise at every level.
     """
@@ -61,7 +61,7 @@ class LaplacePath:
     def jumps(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return coordinate, level and size of all m jumps, sorted by coordinate, then from fine to coarse.
 
-        Shape (m,) each. The noise at a level is the noise at the finest level plus all jumps at or above the level.
+        Each array has shape (m,). Noise at level x is the noise at the finest level plus all jumps at levels from x on.
         """
         before = np.concatenate([[0.0], self._jumps.values[:-1]])
         first = np.diff(self._jumps.coordinate, prepend=-1) != 0
@@ -69,7 +69,7 @@ class LaplacePath:
         return self._jumps.coordinate.copy(), self._jumps.levels.copy(), self._jumps.values - before
 
     def evaluate(self, level: Level) -> FloatArray:
-        """Return the noise at a level, in counts; shape (n,). Raise LevelOrderError if the level is not covered."""
+        """Return the noise at a level, in counts; shape (n,). Raise LevelOrderError outside `interval`."""
         target = as_level(level)
         if not self._coarsest <= target <= self._finest:
             raise LevelOrderError(f"extend the path first, to cover the level {level_text(target)}")
@@ -84,7 +84,7 @@ class LaplacePath:
         return noise
 
     def extend(self, level: Level, *, rng: Generator) -> LaplacePath:
-        """Return this path, extended to `level`. Raise LevelOrderError if it covers the level already."""
+        """Return this path, extended to `level`. Raise LevelOrderError if the path already covers the level."""
         target, sensitivity, fine = as_level(level), self._sensitivity, self._finest_values
         if target < self._coarsest:
             new = _jumps_to_coarser(self.evaluate(self._coarsest), sensitivity, target, self._coarsest, rng=rng)
@@ -156,7 +156,7 @@ def _jumps_to_coarser(
 
 
 def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> FloatArray:
-    """Return the noise after each jump: running sums of jump sizes within each coordinate."""
+    """Return the noise after each jump: `start` plus running sums of jump sizes within each coordinate."""
     values, running = np.empty_like(sizes), start.copy()
     first = np.cumsum(counts) - counts
     for rank in range(int(counts.max(initial=0))):
@@ -186,10 +186,10 @@ def _jumps_to_finer(
 
 
 def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
-    """Return the level t of the next jump, the solution of ln(t/level) + (t - level) * distance = clock."""
-    # For w = t * distance, w + ln w = product + ln(product) + clock. Wright's omega function solves this equation.
+    """Return the level t of the next jump above `level`: ln(t/level) + (t - level) * distance = clock."""
+    # With w = t * distance, w + ln w = product + ln(product) + clock. Wright's omega function returns this w.
     product = level * distance
-    # For smaller products, omega would underflow, and the distance is negligible.
+    # For smaller products, the omega function would underflow, but then the distance is negligible.
     far = product > 1e-280
     ends = level * np.exp(clock)
     right = product[far] + np.log(product[far]) + clock[far]

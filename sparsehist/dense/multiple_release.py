@@ -1,7 +1,7 @@
 """`MultipleRelease`: release a dense vector at any levels, in any order, for the cost of the finest level.
 
 Unlike the rest of the core, this class keeps state and makes its own random generators. Only one thread of one
-process draws at a time, because two independent draws of a level would cost more than one draw.
+process may draw at a time, because two independent draws of a level would cost more than one draw.
 
 Papers: [ARNP Def. 3.4].
 """
@@ -48,7 +48,7 @@ class VectorRelease(DenseRelease):
     def resell(self, level: Level) -> VectorRelease:
         """Draw a release at a coarser level from this release, without the truth.
 
-        Each call draws independent noise, so two results together cost more than either, but at most as much as this
+        Each call draws independent noise, so two results together cost more than one, but at most as much as this
         release (see `sparsehist.dense.joint_level`). To draw several levels for the cost of the finest, use one
         `MultipleRelease.from_release(release)`.
 
@@ -67,8 +67,8 @@ class MultipleRelease:
     """A dense vector that can be released at any levels, in any order, for the cost of the finest level.
 
     Each release has the same distribution as a single release at its level. All releases together reveal only what
-    the finest one reveals. A level that was released before returns the same values. Threads may share an object, but
-    a forked process must not draw new levels. The vector and each level need 8 bytes per entry.
+    the finest one reveals. The same level always returns the same values. Threads may share an object, but a forked
+    process must not draw new levels. The vector and the noise at each level need 8 bytes per entry.
 
     **Only one copy may draw.** After `to_bytes` (or a pickle), continue with either the object or the bytes. Two
     copies that draw the same level draw different noise, and together they cost more than the finest level.
@@ -169,7 +169,7 @@ class MultipleRelease:
         ancestors: tuple[tuple[str, str], ...] = (),
         path: str | None = None,
     ) -> None:
-        """Set the fields. `ancestors` and `path` are the public lineage that every release records."""
+        """Set the fields. Every release records `ancestors` and `path` as its lineage, which is public."""
         self._state, self._cap, self._step, self._charge = state, cap, step, charge
         self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
         self._lock, self._process = threading.Lock(), os.getpid()
@@ -177,7 +177,7 @@ class MultipleRelease:
     def to_bytes(self) -> bytes:
         """Return the state as bytes. They contain the truth or, if sealed, reveal only a release at the cap.
 
-        Save the bytes after each release and before publishing it. Older bytes would draw other noise at its level.
+        Save the bytes after each release, before publishing it. A copy from older bytes would draw different noise.
         """
         with self._lock:
             self._require_whole()
@@ -196,7 +196,7 @@ class MultipleRelease:
             return pack(_KIND, about, [state.anchor, *state.offsets.values()])
 
     def release(self, level: Level) -> VectorRelease:
-        """Release the vector at a level, in any order. A level that was released before returns the same values.
+        """Release the vector at a level, coarser or finer than before. The same level always returns the same values.
 
         Raises:
             LevelError: If `level` is not a valid level.
@@ -213,7 +213,7 @@ class MultipleRelease:
                     f"requested level {level_text(target)}, cap {level_text(self._cap)}, difference "
                     f"{level_text(target - self._cap)}; nothing was released"
                 )
-            state.family.statement(target)  # raises for a family without a guarantee, before anything is drawn
+            state.family.statement(target)  # raise for a family without a guarantee before drawing
             grid = step_of(state, target, self._step)
             if target not in state.offsets:
                 self._require_own_process()
@@ -238,7 +238,7 @@ class MultipleRelease:
     def seal(self) -> None:
         """Erase the truth. Levels up to the cap can still be released, with the same distribution.
 
-        Only the release at the cap, which is drawn now if necessary, and noise independent of the truth remain.
+        Keep only the release at the cap, drawn now if necessary, and noise that is independent of the truth.
         Without a cap, the finest released level becomes the cap. The array that the caller passed is not erased.
 
         Raises:
@@ -303,17 +303,17 @@ class MultipleRelease:
 
 
 def _described(family: DenseFamily) -> list[Any]:
-    """Return a family as a list: its class, then each parameter as name, type and exact text."""
+    """Return a family as a list: the class name, then the name, type and exact text of each parameter."""
     values = ((field.name, getattr(family, field.name)) for field in fields(family))  # type: ignore[arg-type]
     plain = ((name, value.item() if isinstance(value, np.generic) else value) for name, value in values)
     return [type(family).__name__, *([name, type(value).__name__, str(value)] for name, value in plain)]
 
 
 def _family(described: Sequence[Any]) -> DenseFamily:
-    """Return the family that a list from `_described` stands for; only families of `sparsehist.noise` are allowed."""
+    """Return the family that `_described` wrote as a list. Only families of `sparsehist.noise` are allowed."""
     name, *parameters = described
     made = getattr(noise, name, None)
     if not isinstance(made, type):
-        raise InputError(f"another version wrote these bytes, with the unknown noise family {name!r}")
+        raise InputError(f"these bytes, from another version, name an unknown noise family: {name!r}")
     family: DenseFamily = made(**{name: _READERS[kind](text) for name, kind, text in parameters})
     return family

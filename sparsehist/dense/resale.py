@@ -1,8 +1,8 @@
 """Draw coarser releases from a published release without the truth, and compute the joint cost of releases.
 
-Releases form a tree: each resale begins a new noise path below its parent release. Several releases are functions of
-their lowest common ancestor, whose level bounds their joint cost. A release records its lineage as random names of
-noise paths. Names derived from the parent's values would let a buyer test guesses of these values.
+Releases form a tree: each resale begins a new noise path below its parent release. Several releases can be drawn
+from their lowest common ancestor, whose level bounds their joint cost. A release records its lineage as random names
+of noise paths. Names derived from the values of its parent would let a buyer test guesses of these values.
 
 Source: [KHP section 4.3, eq. 26]; common ancestors, and precisions for Gaussian noise, are our own derivation.
 """
@@ -26,7 +26,7 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, Generator
 
-# Finest grid, in standard deviations. Noise is below 2**6 standard deviations; rounding is exact to 2**51 steps.
+# Finest grid step, in standard deviations. Noise stays below 2**50 such steps, so that its rounding is exact.
 _FINEST_STEP = 2.0**-44
 
 Line = tuple[tuple[str, Fraction], ...]
@@ -34,7 +34,7 @@ Line = tuple[tuple[str, Fraction], ...]
 
 
 def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:
-    """Return a state that is made from the values of one release, and sealed at the level of this release."""
+    """Return a sealed state that holds the values of one release. Its cap is the level of the release."""
     bought = np.asarray(values)
     if bought.ndim != 1 or bought.size == 0 or bought.dtype.kind not in "iuf":
         raise DataError("a release must be a vector of numbers with at least one entry")
@@ -66,7 +66,7 @@ def tighten(
     """Draw a coarser, more private release from a published release, without the truth.
 
     The result adds nothing to the cost of the published release. Results of two calls have independent noise, so
-    together they cost more than the finer one. For several levels, use `MultipleRelease.from_release`.
+    together they cost more than the finer of them. For several levels, use `MultipleRelease.from_release`.
 
     Args:
         values: As published; shape (n,).
@@ -100,7 +100,7 @@ def tighten(
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:
-    """Return the grid of a published level: by default 2**(floor(log2(std)) - 4), or the truth's grid if finer."""
+    """Return the grid step of a level, by default 2**(floor(log2(std)) - 4) or, if smaller, the step of the truth."""
     if state.family.integer:
         return 1.0
     std = state.family.std(level)
@@ -146,7 +146,7 @@ def _line(release: DenseRelease) -> Line:
 
 
 def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
-    """Return the level of the lowest common ancestor or, if `exact`, the exact joint level of Gaussian releases."""
+    """Return the level of the lowest common ancestor or, for Gaussian noise (`exact`), the exact joint level."""
     depth = 0
     while len({line[: depth + 2][-1][0] for line in lines}) == 1 and all(
         len(line) > depth + 1 and line[depth][1] == lines[0][depth][1] for line in lines

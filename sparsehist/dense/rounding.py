@@ -1,7 +1,7 @@
-"""Round to the grids of a dense vector: those of the truth, of published noise, and of noise in a sealed state.
+"""Round the noise of a dense vector to a grid, for publication and for sealing.
 
 Grid steps are powers of two, and are fixed by public parameters. A published value is truth + round(noise). The grid
-of the noise divides that of the truth, so the set of possible values is the same for each truth.
+step of the noise divides the grid step of the truth, so every truth has the same set of possible published values.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import FloatArray
 
-# Entries of a chunk: small enough for the processor's cache, and large enough that Python calls cost little.
+# Number of entries per chunk: small enough for the processor's cache, and large enough that Python calls cost little.
 CHUNK = 1 << 16
 
-# Of the 53 bits of a double, 25 are kept below the standard deviation, and 28 remain above it.
-# Each interval of this lattice contains many of the doubles that numpy's normal sampler can return.
+# Keep 25 bits of noise below the standard deviation. A double has 53 bits, so 28 bits remain for larger noise.
+# Each interval of the resulting lattice contains many of the doubles that numpy's normal sampler can return.
 _KEPT_BITS_BELOW_STD = 25
 
 
@@ -35,12 +35,12 @@ def as_power_of_two(step: float, what: str) -> float:
 
 
 def kept_step(std: float) -> float:
-    """Return the step of the lattice for noise in a sealed state: 2**-25 of `std`, rounded down to a power of two."""
+    """Return the lattice step for noise in a sealed state: 2**-25 * std, rounded down to a power of two."""
     return math.ldexp(1.0, math.frexp(std)[1] - 1 - _KEPT_BITS_BELOW_STD)
 
 
 def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
-    """Round noise below 2**51 steps exactly to multiples of `step`. Round halves down, as `round_to_grid` does."""
+    """Round noise below 2**51 steps exactly to multiples of `step`. Ties are rounded down, as in `round_to_grid`."""
     # For u in (k - 1/2, k + 1/2], floor(ceil(2u) / 2) is k. Every operation is exact.
     np.multiply(noise, 2.0 / step, out=out)
     np.ceil(out, out=out)
@@ -53,7 +53,7 @@ def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
 def keep_on_lattice(noise: FloatArray, step: float) -> None:
     """Replace each number, in place, by the middle of its interval (k * step, (k + 1) * step].
 
-    Later rounding to a coarser power of two gives the same result as without this step. Equal numbers stay equal.
+    Rounding the results to a coarser power of two is the same as rounding the numbers. Equal numbers stay equal.
     """
     np.multiply(noise, 1.0 / step, out=noise)
     np.ceil(noise, out=noise)

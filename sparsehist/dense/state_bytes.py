@@ -16,7 +16,7 @@ _DIGEST = 32
 
 
 def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> bytes:
-    """Return a state of the class `kind` as bytes, which `unpack` reads. They are as secret as the state."""
+    """Return a state of the class `kind` as bytes that `unpack` reads. The bytes are as secret as the state."""
     shapes = [[array.dtype.str, list(array.shape)] for array in arrays]
     head = _first_line(kind) + json.dumps({"header": header, "arrays": shapes}).encode() + b"\n"
     parts = [head, *(array.tobytes() for array in arrays)]
@@ -27,7 +27,7 @@ def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> 
 
 
 def unpack(kind: str, content: bytes) -> tuple[dict[str, Any], list[AnyArray]]:
-    """Read the result of `pack`. Raise InputError for other bytes, StoreDamagedError for altered bytes."""
+    """Read bytes that `pack` wrote. Raise StoreDamagedError if they were altered, InputError for other bytes."""
     if not isinstance(content, bytes) or not content.startswith(_first_line(kind)):
         raise InputError(f"these bytes were not written by this version of {kind}.to_bytes")
     if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:

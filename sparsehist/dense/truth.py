@@ -13,7 +13,7 @@ from sparsehist.errors import DataError, DeclarationError
 from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.typing import AnyArray, ArrayLike, secret
 
-# Rounding real values may increase the sensitivity by at most this share (0.006 %).
+# Rounding real values may increase the sensitivity by at most this fraction (0.006 %).
 _ROUNDING_SHARE = 2.0**-14
 _LARGEST_INTEGER = 2**62
 _LARGEST_IN_STEPS = 2.0**52
@@ -21,7 +21,7 @@ _LARGEST_IN_STEPS = 2.0**52
 
 @secret
 class Truth(NamedTuple):
-    """A vector in multiples of `step`. The sensitivity of `family` includes `charge`, which is added for rounding."""
+    """A vector of multiples of `step`. The sensitivity of `family` includes `charge`, which is added for rounding."""
 
     values: NoiseArray
     step: float
@@ -32,9 +32,9 @@ class Truth(NamedTuple):
 def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) -> Truth:
     """Check a vector, and round it to a grid that depends only on public parameters, its dtype and its length.
 
-    Real values are rounded to a grid of at most 2**-14 of the sensitivity, divided by the length of the vector (by
-    its square root for the L2 norm). The sensitivity grows by the largest possible effect of rounding. Integers, and
-    multiples of a declared `truth_step`, are not rounded and cost nothing.
+    Real values are rounded to a grid whose step is at most 2**-14 of the sensitivity, divided by the length of the
+    vector (for the L2 norm, by its square root). The sensitivity grows by the largest possible effect of rounding.
+    Integers, and multiples of a declared `truth_step`, are not rounded and cost nothing.
     """
     given = _as_vector(truth)
     if family.integer:
@@ -97,14 +97,14 @@ def _floats(given: AnyArray, step: float) -> NoiseArray:
 
 
 def _rounding(family: DenseFamily, size: int) -> tuple[float, float]:
-    """Return the grid for real values, and the most that rounding to this grid can add to the sensitivity."""
+    """Return the grid step for real values, and the largest amount that rounding can add to the sensitivity."""
     sensitivity = getattr(family, "sensitivity", None)
     if sensitivity is None or not is_dataclass(family):
         raise DeclarationError(
-            "round real values first, and declare their grid as truth_step: their rounding would increase the "
+            "round real values first, and declare their grid as truth_step: rounding them here would increase the "
             f"sensitivity, which cannot be changed for {type(family).__name__}"
         )
-    # Rounding changes each coordinate of the difference of two neighbouring vectors by at most one step.
+    # Rounding changes each coordinate of the difference between neighbouring vectors by at most one grid step.
     norm = math.sqrt(size) if family.norm == "l2" else float(size)
     step = math.ldexp(1.0, math.frexp(float(sensitivity) * _ROUNDING_SHARE / norm)[1] - 1)
     return step, step * norm

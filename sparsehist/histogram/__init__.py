@@ -1,6 +1,6 @@
-"""Sparse histograms on cells 0, …, d - 1: thresholds, and rounds that draw the noise of a release, as pure functions.
+"""Pure functions for sparse histograms: compute thresholds, and draw the noise of each release in a *round*.
 
-The functions use only numpy and scipy and do no I/O. They take the existing noise and return the new noise.
+The cells of a histogram are numbered 0, …, d - 1. The functions use only numpy and scipy, and do no I/O.
 """
 
 from sparsehist.histogram.dense import DenseReleases, release_dense

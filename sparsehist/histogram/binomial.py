@@ -1,7 +1,7 @@
-"""Draw how many cells of each group of equal count exceed the threshold: Binomial(n, p) for any n, given ln p.
+"""Draw, for groups of cells with equal counts, how many cells exceed the threshold: Binomial(n, p), given ln p.
 
-numpy's binomial is not used, because it is off by 1e-4 in total variation at a mean of 300. For small means, sums of
-probabilities are computed for all groups at once. For each of the few large means, a table is computed.
+numpy's binomial is not used, because its total variation error is 1e-4 at a mean of 300. All groups with small means
+are drawn together, by inversion. For each of the few groups with a large mean, a table of probabilities is computed.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from sparsehist.noise.integer_laws import binomial_law, draw_uniforms, poisson
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
-# Largest number of successes in one group of cells. The error for a larger number reveals no secret counts.
-# Only groups of empty cells can be so large, and a series refuses releases with over 2**30 expected false keys.
+# Largest number of cells that a round may draw from one group of cells with equal counts.
+# Reaching this limit reveals no secret counts: a series refuses releases with over 2**30 expected false keys.
 MOST_SUCCESSES = 2.0**31
-# With more trials and a smaller p than these, Poisson numbers are drawn: their total variation error is 2.4e-13.
+# For more trials and a smaller p than these limits, draw Poisson numbers, with a total variation error of 2.4e-13.
 _MANY_TRIALS, _RARE = 1e15, 1e-12
-# For each group with a larger mean, a table of probabilities is computed.
+# For each group with a mean above this limit, a table of probabilities is computed.
 _LARGE_MEAN = 64.0
-# A binomial number of mean below _LARGE_MEAN exceeds this number with a probability below e**-300.
+# A binomial number with a mean below _LARGE_MEAN exceeds this limit with a probability below e**-300.
 _FARTHEST = 512
 # Number of probabilities that `_inverted` adds up in one pass of its loop.
 _STEPS = 8
 
 
 def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
-    """Convert nonnegative numbers of cells to doubles, shape (groups,). Numbers that overflow become infinite."""
+    """Convert numbers of cells (>= 0) to doubles, shape (groups,). Numbers too large for doubles become infinite."""
     try:
         sizes = np.asarray(numbers, np.float64)
     except OverflowError:
@@ -43,7 +43,7 @@ def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
 
 
 def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Generator) -> IntArray:
-    """Draw Binomial(n, p) for many pairs (n, p) at once, given ln p; int64, shape (groups,).
+    """Draw one Binomial(n, p) number for each n in `numbers` and ln p in `log_p`; int64, shape (groups,).
 
     The total variation error is below 1e-12 for means below 1e6. Raise ThresholdError if a mean exceeds 2**31.
     """
@@ -70,7 +70,7 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
 
 
 def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> IntArray:
-    """Draw binomial numbers by inversion: add up the probabilities of 0, 1, … until they exceed a uniform number."""
+    """Draw binomial numbers by inversion: add the probabilities of 0, 1, … until the sum exceeds a uniform number."""
     # The ratio of successive probabilities is f(k + 1) / f(k) = rise / (k + 1) - fall.
     fall = success / (1.0 - success)
     rise = (trials + 1.0) * fall
@@ -88,11 +88,11 @@ def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> Int
         over, k = np.flatnonzero(passed[-1]), k + _STEPS
         pending = pending[over]
         uniform, rise, fall, mass, reached = (each[over] for each in (uniform, rise, fall, masses[-1], sums[-1]))
-    # Probabilities of more than n successes should be 0 but may be rounding errors, so limit the result to n.
+    # Rounding errors can make more successes than trials possible, so limit the result to the number of trials.
     return np.minimum(result, trials.astype(np.int64))
 
 
 def _mean_of(number: int, log_p: float) -> float:
-    """Return number * e**log_p, where the number may exceed the range of doubles."""
+    """Return number * e**log_p. The number may be too large for a double."""
     halvings = max(0, number.bit_length() - 900)
     return float(number >> halvings) * math.exp(log_p + math.log(2) * halvings)

@@ -1,4 +1,4 @@
-"""The dense mechanism, which draws noise for every cell. Its releases have the same distribution as sparse rounds.
+"""The dense mechanism, which draws noise for every cell. Its releases are distributed like those of sparse rounds.
 
 Papers: [ARNP Lemma 5.3, Alg. 3, Lemma 5.4, Lemma A.1, Lemma A.2].
 """
@@ -41,7 +41,7 @@ def release_dense(
     Args:
         family: Noise family.
         counts: True counts; shape (d,). Secret.
-        levels: Levels in the order of release, which is arbitrary; repeated levels share their noise.
+        levels: Levels in the order of release, sorted or not; releases at the same level share their noise.
         thresholds: Effective threshold of each level, in counts. A cell is published if count + noise exceeds it.
         rng: Randomness.
 

@@ -1,8 +1,8 @@
 """The grid to which published noise is rounded, and the numerical slack of a release.
 
 The store keeps unrounded noise, and count + round(noise) is published. The step of the grid is a power of two of at
-most 1, and depends only on the standard deviation. So all counts have the same possible published values, and the
-rounded noisy count is above the threshold if and only if noise > effective_threshold - count.
+most 1, and depends only on the standard deviation of the noise. So the possible published values are the same for
+every count. A rounded noisy count is above the threshold if and only if noise > effective_threshold - count.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, float_entries, noise_array
 
-# Rounding to steps of 2**-4 standard deviations adds less than 0.04 % to the variance (random rounding: 0.08 %).
+# Rounding to steps of 2**-4 standard deviations adds under 0.04 % to the variance; random rounding would add 0.08 %.
 _BITS_BELOW_STD = 4
-# Bound on the total variation distance between the drawn number of candidates and its binomial distribution.
+# Bound on the total variation distance between the numbers that `binomial` draws and their exact distribution.
 _OF_CANDIDATES = 1e-12
 _LAST_DIGIT = 2.0**-52
 _NEAR = Fraction(1, 10**5)
 
 
 def grid_step(std: float) -> float:
-    """Return the step of the grid, in counts: min(1, 2**(floor(log2(std)) - 4)), such as 0.5 for a `std` of 10."""
+    """Return the grid step for this standard deviation, in counts: min(1, 2**(floor(log2(std)) - 4))."""
     exponent = math.frexp(std)[1] - 1
     return min(1.0, math.ldexp(1.0, exponent - _BITS_BELOW_STD))
 
 
 def published_step(family: Family, level: Level) -> float:
-    """Return the step of the grid to which published noise is rounded at a level; 1 for integer noise."""
+    """Return the step of the grid to which noise published at this level is rounded; 1 for integer noise."""
     return 1.0 if family.integer else grid_step(family.std(level))
 
 
 def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
-    """Round noise to the nearest multiple of `step`, a power of two, without error. Halves are rounded down.
+    """Round noise exactly to the nearest multiple of `step`, a power of two. Ties are rounded down.
 
     If t is a multiple of `step`, then round_to_grid(z, step) > t exactly when z > t + step / 2.
     """
@@ -50,7 +50,7 @@ def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
 
 
 def effective_threshold(threshold: float, step: float) -> float:
-    """Return the effective threshold: unrounded noisy counts exceed it exactly when rounded ones exceed `threshold`.
+    """Return the effective threshold, which a noisy count exceeds exactly when its rounded value exceeds `threshold`.
 
     The result is (floor(threshold / step) + 1/2) * step, in counts. For integer noise, the step is 1.
     """
@@ -79,6 +79,6 @@ def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, ter
 
 
 def count_near(past: Iterable[Level], level: Level) -> int:
-    """Count the earlier levels within a relative 1e-5 of a level. Each adds its rounding errors to the slack."""
+    """Count the earlier levels within a relative distance of 1e-5 from `level`. Each of them increases the slack."""
     exact = as_level(level)
     return sum(abs(at - exact) <= _NEAR * exact for at in read_each("levels", list(past), as_level, "a level"))

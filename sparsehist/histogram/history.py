@@ -1,7 +1,7 @@
 """The history of untracked cells: at every past level, their noise was at or below a bound.
 
-`rarity` bounds how improbable a history is, from counts, levels and thresholds only. If it exceeds `RAREST`, all
-cells of the group are drawn explicitly. So groups that are drawn lazily never have an improbable history.
+Cells with the same count form a group. `rarity` bounds how improbable the history of a group is. If it exceeds
+`RAREST`, a round draws every cell of the group (*explicitly*), otherwise only the cells to publish (*lazily*).
 
 Source: our own derivation (docs/mathematics.md, rare histories); association is Harris's inequality.
 """
@@ -22,26 +22,26 @@ from sparsehist.privacy.levels import Level, as_level, compared, level_float
 from sparsehist.typing import BoolArray, FloatArray, IntArray, float_array
 
 RAREST = 3.0
-# Levels within a ratio of 1.01 may share a bound. If levels are farther apart, a shared bound is too loose.
+# Levels within 1 % of each other may share a bound on rarity. For levels farther apart, that bound is too loose.
 _STEP = math.log(1.01)
 
 
 class History(NamedTuple):
-    """The distinct levels of past releases (ascending), their lowest thresholds, and the level of each release."""
+    """The distinct levels of past releases (ascending), the lowest threshold at each, and each release's level."""
 
     levels: tuple[Fraction, ...]
     thresholds: FloatArray
-    column: IntArray  # index in `levels` for each release; shape (releases,)
+    column: IntArray  # index in `levels` of the level of each release; shape (releases,)
 
     def bounds(self, counts: FloatArray) -> FloatArray:
-        """Return the largest noise that an unpublished cell can have at each level; shape (levels, cells)."""
+        """Return the largest noise at each level of an unpublished cell with each count; shape (levels, counts)."""
         return np.asarray(self.thresholds[:, np.newaxis] - counts)
 
 
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
     """Return the history of releases, given as (level, threshold) pairs in any order; levels may repeat."""
     exact = read_each("levels", [level for level, _ in releases], as_level, "a level")
-    # Comparing doubles is faster, so fractions are compared only if their doubles are equal.
+    # Comparing doubles is faster than comparing fractions, so compare fractions only if their doubles are equal.
     order = sorted(range(len(exact)), key=lambda i: (level_float(exact[i]), exact[i]))
     levels: list[Fraction] = []
     column = np.empty(len(exact), dtype=np.int64)
@@ -57,12 +57,12 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Return an upper bound on -ln P[a cell of this count was never published], for each count; it may be infinite.
 
-    Levels within 1 % of each other share a bound if it is tighter. By Lévy's inequality, noise exceeds a threshold at
-    any of them at most twice as often as at the coarsest, because increments are symmetric or nonnegative.
+    Levels within 1 % of each other share a bound if that is tighter. By Lévy's inequality, noise exceeds a threshold
+    at one of these levels with at most twice the probability for the coarsest, as increments are symmetric or >= 0.
     """
     if not history.levels:
         return np.zeros(counts.size)
-    # Indices in `levels` at which a group of levels within 1 % of each other begins, and the number of levels.
+    # Split the levels into runs within 1 %. `rungs` has the index at which each run begins, and the number of levels.
     steps = np.floor(np.log(list(map(level_float, history.levels))) / _STEP)
     rungs = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), steps.size]
     rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
@@ -78,21 +78,21 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
 def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Return ln P[noise is at or below its bound] for each level and group; shape (levels, groups)."""
     bounds = history.bounds(counts)
-    if family.scaled:  # scale the bounds, so that one call serves all levels
+    if family.scaled:  # scale all bounds to one level, so that one call is enough
         std = np.array([family.std(level) for level in history.levels])
         return family.log_cdf(bounds * (std[0] / std)[:, np.newaxis], history.levels[0])
     return np.stack([family.log_cdf(bound, level) for bound, level in zip(bounds, history.levels, strict=True)])
 
 
 def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> BoolArray:
-    """Return for each count whether the history of cells with this count is too improbable for lazy drawing."""
+    """Return for each count whether its cells must be drawn explicitly, because their history is improbable."""
     if len(history.levels) == 1:
         return rarity(family, history, counts) > RAREST
     return np.asarray(counts >= least_rare(lambda some: rarity(family, history, some), counts))
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """Return the smallest count whose rarity exceeds `RAREST`, or infinity. Rarity must increase with the count."""
+    """Return the smallest count with a rarity above `RAREST`, or infinity. Rarity must increase with the count."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -104,12 +104,12 @@ def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
-    """Return whether empty cells must be drawn explicitly after releases, given as (level, effective threshold)."""
+    """Return whether the next round must draw all empty cells, after releases at (level, effective threshold)."""
     return float(rarity(family, history_of(releases), np.zeros(1))[0]) > RAREST
 
 
 def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
-    """Return the largest P[Z > threshold] that the next release may have if empty cells are to be drawn lazily.
+    """Return the largest P[Z > threshold] at which the next round need not draw all empty cells.
 
     `past` holds the (level, effective threshold) of every past release on the noise path. All numbers are public.
 

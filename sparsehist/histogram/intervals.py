@@ -1,8 +1,8 @@
-"""Confidence limits and estimates of true counts, given published noisy counts, which all exceed a threshold.
+"""Compute confidence limits and estimates of true counts from noisy counts published above a threshold.
 
-A count c is published as Y = c + noise, rounded to the grid, if Y > threshold. For every c, a test accepts published
-values with probability at least 1 - alpha. The limits for a value y enclose all counts whose test accepts y. The
-estimate for y is the mean of all counts, weighted by their likelihood of being published as y.
+A count c is published as Y = c + noise, rounded to the grid, if Y > threshold. Each count c has a test that accepts
+its published value with probability at least 1 - alpha. The limits for a value y enclose all counts whose test
+accepts y. The estimate for y is the mean of all counts, weighted by their probability of being published as y.
 
 Source: our own derivation, by inversion of tests (docs/mathematics.md, intervals).
 """
@@ -27,7 +27,7 @@ _CUT = 40.0
 _MOST_COUNTS = 4000
 _MOST_SOLVED = 2000
 _NUMBERS_AT_ONCE = 2**20
-# A count this many standard deviations above the threshold stays unpublished with a probability below e**-60.
+# A count this many standard deviations above the threshold is not published with a probability below e**-60.
 _FAR = 80.0
 
 Rising = Callable[[IndexArray, FloatArray], FloatArray]
@@ -36,7 +36,7 @@ Rising = Callable[[IndexArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class _Law:
-    """The distribution of noisy counts for a true count, and the test of this count. Probabilities are logarithms."""
+    """The distribution of the noisy count for each true count, and the test of that count, in log probabilities."""
 
     family: Family
     level: Fraction
@@ -45,7 +45,7 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """Return ln u(c) for each count c. The test of c rejects two tails, each of probability u(c)."""
+        """Return ln u(c) for each count c. The test of c rejects two tails, each of probability at most u(c)."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
@@ -57,16 +57,16 @@ class _Law:
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[noisy count <= `noisy`, published or not] / u(c)) for each c. The result decreases with c."""
+        """Return ln(P[noisy count <= `noisy`, published or not] / u(c)) for each count c. It decreases with c."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
     def two_steps_below(self, value: float) -> float:
-        """Return a multiple of the grid step that lies two to three steps below a value."""
+        """Return the multiple of the grid step that is two to three steps below `value`."""
         return math.floor(value / self.step - 2) * self.step
 
     def quantile(self, log_tail: float) -> float:
-        """Return the value that unrounded noise exceeds with this probability, given as a logarithm."""
+        """Return the value that unrounded noise exceeds with probability e**log_tail."""
         return float(self.family.inverse_log_tail(log_tail, self.level))
 
 
@@ -80,17 +80,17 @@ def count_limits(
     alpha: float,
     least: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return lower and upper confidence limits of the true counts (at least `least`) behind published noisy counts.
+    """Return lower and upper confidence limits of the true counts, all at least `least`, of published noisy counts.
 
     Limits are multiples of `step`, the step of the noise grid. For every true count, coverage is at least 1 - alpha.
-    It exceeds 1 - alpha by less than twice the largest probability of a published value.
+    It exceeds 1 - alpha by less than twice the probability of the most probable published value.
     """
     if not 0 < alpha < 1:
         raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
     law = _Law(family, as_level(level), effective_threshold, step, alpha)
     # Noisy counts lie on a grid and often repeat, so limits are computed once for each distinct value.
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
-    # Far above the threshold, publication is almost certain, so limits have a constant distance from noisy counts.
+    # Far above the threshold, publication is almost certain, so all noisy counts are equally far from their limits.
     near = int(np.searchsorted(values, effective_threshold + _FAR * family.std(level) + abs(family.mean(level))))
     solved, beyond = values[: near + 1], values[near + 1 :]
     limits = []
@@ -101,7 +101,7 @@ def count_limits(
 
 
 class Estimates(NamedTuple):
-    """Estimates of true counts, and their root mean square errors under a uniform prior; shape (n,)."""
+    """Estimates of true counts, and their root mean square errors under a uniform prior; shape (n,) each."""
 
     counts: FloatArray
     errors: FloatArray
@@ -116,7 +116,7 @@ def count_estimates(
     *,
     least: float = 0.0,
 ) -> Estimates:
-    """Estimate the true counts behind published noisy counts. The arguments are those of `count_limits`.
+    """Estimate the true counts behind published noisy counts. Arguments are as in `count_limits`.
 
     Under a uniform prior on counts, no other estimate has a smaller mean squared error. Far above the threshold, the
     estimate is the noisy count minus the mean of the noise.
@@ -148,7 +148,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """Return the counts to average over: all if they are few, else 8 per standard deviation (fewer below `low`)."""
+    """Return the counts to average over: `least` to `top`, with 8 per standard deviation if these are over 4000."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8
@@ -160,9 +160,9 @@ def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> Flo
 
 
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """Return lower confidence limits: the smallest true counts whose tests do not find the noisy counts too high."""
+    """Return for each noisy count the smallest true count whose test does not reject the noisy count as too high."""
     result = np.full(noisy.size, least)
-    # No lower limit is above noisy - reach, because u is at most alpha / (1 + alpha) for every count.
+    # No lower limit is above noisy - reach, because u (see `log_missed`) is at most alpha / (1 + alpha).
     reach = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
     rows = np.flatnonzero(law.above(noisy, result) <= 0)
     values = noisy[rows]
@@ -171,11 +171,11 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """Return upper confidence limits: the largest true counts whose tests do not find the noisy counts too low."""
+    """Return for each noisy count the largest true count whose test does not reject the noisy count as too low."""
     # If a count is published with probability at most 1 / (1 + alpha), its test rejects no value as too low.
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
-    # For counts above `turn`, u is at least alpha / 2, so no upper limit is above noisy - reach.
+    # For counts above `turn`, u (see `log_missed`) is at least alpha / 2, so no upper limit is above noisy - reach.
     reach = law.two_steps_below(law.quantile(math.log1p(-law.alpha / 2)))
     rows = np.flatnonzero(law.below(noisy, result) > 0)
     values = noisy[rows]
@@ -185,7 +185,7 @@ def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _first(step: float, function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Find, for each row, the first grid point from `left` to `right` at which an increasing function is positive."""
+    """Find, for each row, the first grid point from `left` to `right` where an increasing function is positive."""
     low, high, rows = left.copy(), right.copy(), np.arange(left.size)
     while rows.size:
         middle = np.floor((low[rows] + high[rows]) / 2 / step) * step

@@ -1,8 +1,8 @@
 """The cost of an open domain: the probability that any release publishes a key that only one unit has.
 
-Suppose that l keys occur for one unit only, and that this unit adds r to each key. A release publishes at
-least one of these keys with probability 1 - P[Z <= threshold - r]**l. The sum of this probability over all points of
-the path, for the worst r and l, bounds the delta of all releases, even if they are adaptive (docs/mathematics.md).
+Suppose that l keys belong to one unit only, and that this unit adds r to the count of each. A release publishes at
+least one of these keys with probability 1 - P[Z <= threshold - r]**l. The sum of this probability over all release
+points (step and level), for the worst r and l, bounds the delta of all releases, adaptive or not.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Point = tuple[int, Fraction]
 
 
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
-    """Return, for each kind of unit, the probability that one release publishes a key that only this unit has.
+    """Return, for each pair in `touched`, the probability that a release publishes a key that only one unit has.
 
-    `touched` has a pair for each kind of unit: how much it adds to each of its keys, and its largest number of keys.
+    A pair (r, l) in `touched` stands for a unit that adds r to the count of each of its keys, of which it has l.
     """
     added, keys = np.array(touched, np.float64).T
     hidden = keys * family.log_cdf(threshold - added, level)
@@ -34,9 +34,9 @@ def exposure(family: Family, level: Fraction, threshold: float, touched: Sequenc
 
 @dataclass(frozen=True)
 class OpenBudget:
-    """The delta of an open domain, and the `exposure` of each kind of unit at each point of a noise path.
+    """The delta of an open domain, and the `exposure` of each pair in `touched` at each release point.
 
-    Releases at the same point share their noise, so only the lowest threshold of a point matters. Sums are exact.
+    Releases at the same point share their noise, so only the lowest threshold at a point matters. Sums are exact.
     """
 
     delta: Fraction
@@ -45,7 +45,7 @@ class OpenBudget:
 
     @property
     def delta_infinity(self) -> Fraction:
-        """The delta of all releases so far, for the worst kind of unit."""
+        """The delta of all releases so far, for the worst pair in `touched`."""
         return max(self._exposure_sums())
 
     @property
@@ -66,7 +66,7 @@ class OpenBudget:
         return self.after(point, family, threshold).delta_infinity - self.delta_infinity
 
     def lowest_threshold(self, point: Point, family: Family, delta: float) -> float:
-        """Return the lowest threshold on the grid for which a release adds at most `delta` to `delta_infinity`.
+        """Return the lowest threshold on the grid at which a release adds at most `delta` to `delta_infinity`.
 
         Raise DeclarationError unless `delta` is above 0 and at most `remaining`.
         """
@@ -76,10 +76,10 @@ class OpenBudget:
         here = self.spent.get(point, [Fraction(0)] * len(self.touched))
         step = published_step(family, level)
 
-        def alone(kind: tuple[int, int], room: Fraction) -> float:
-            """Return the threshold that at least one key of a unit exceeds with probability min(room, 1 - 2**-53)."""
-            added, keys = kind
-            chance = -math.expm1(math.log1p(-min(float(room), 1 - 2.0**-53)) / keys)
+        def alone(pair: tuple[int, int], allowed: Fraction) -> float:
+            """Return the threshold that some key of a unit exceeds with probability `allowed` (if below 1)."""
+            added, keys = pair
+            chance = -math.expm1(math.log1p(-min(float(allowed), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))
 
         rooms = (limit - total + own for total, own in zip(self._exposure_sums(), here, strict=True))
@@ -89,6 +89,6 @@ class OpenBudget:
         return place * step
 
     def _exposure_sums(self) -> list[Fraction]:
-        """Return the sum of exposures over all points of the path, for each kind of unit."""
+        """Return the sum of exposures over all release points, for each pair in `touched`."""
         start = [Fraction(0)] * len(self.touched)
         return [sum(terms, Fraction(0)) for terms in zip(start, *self.spent.values(), strict=True)]

@@ -1,10 +1,10 @@
-"""Draw the cells that become tracked in a round, and their noise, exactly. Untracked cells are grouped by count.
+"""Draw the cells that become tracked in a round, and their noise, from the exact distribution.
 
-All cells of a group have the same history: at every past level, their noise was at or below a bound. In lazy drawing,
-a binomial number of candidates is drawn, and each runs a race of two coupled noise paths: a plain path, and an upper
-path that exceeds the new threshold. A candidate is accepted if its upper path fits the history, and rejected if only
-its plain path fits. If neither fits, the race is repeated. In explicit drawing, all cells of a group are drawn. It is
-necessary if a history becomes improbable (`sparsehist.histogram.history`). Both take at most 20 tries on average.
+Untracked cells with the same count form a group, and have the same history: noise at or below a bound at every past
+level. *Lazy* drawing draws a binomial number of candidates, and two coupled noise paths for each: a plain path, and
+an upper path that exceeds the new threshold. A candidate is accepted if its upper path fits the history, and rejected
+if only its plain path fits. If neither fits, both are drawn again. *Explicit* drawing draws all cells of a group. It
+is used if the history is improbable (`sparsehist.histogram.history`). Either takes at most 20 tries on average.
 
 Source: our own derivation (docs/mathematics.md, sparse histograms). Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7,
 Alg. 6].
@@ -39,20 +39,22 @@ from sparsehist.typing import (
     whole_number,
 )
 
-# Number of cells drawn at once. For each of them, a round temporarily needs about 8 bytes per level of its history.
+# Number of cells to draw at once. Each of them temporarily needs about 8 bytes per level of its history.
 _BATCH = 1 << 19
-# For few cells, several paths per cell are drawn at once, because a call takes more time than the draws.
+# For few cells, draw several paths per cell in one call, because the call takes more time than the draws.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
-_Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # per cell: path, group, whether noise is above the margin
-_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # per cell: whether decided, whether accepted, path
-# A function that extends plain and upper noise to past levels, and returns which paths fit, and the upper paths.
+# A batch of cells: their noise paths, their groups, and whether their noise at the new level exceeds the margin.
+_Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]
+# One try for each cell: whether it accepts or rejects the cell, whether it accepts the cell, and the noise path.
+_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]
+# A function that extends plain and upper noise to past levels. It returns which paths fit, and the upper paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
 @secret
 class NewlyTracked(NamedTuple):
-    """The noise of the q cells that become tracked in a round. Secret.
+    """The secret noise of the q cells that become tracked in a round.
 
     Attributes:
         values: Noise at the new level, in counts; shape (q,).
@@ -78,7 +80,7 @@ def draw_exceeding(
     count: ArrayLike = 0,
     rng: Generator,
 ) -> NewlyTracked:
-    """Draw the untracked cells that exceed the threshold of a new release (for explicitly drawn groups, all cells).
+    """Draw the untracked cells that exceed the threshold of a new release, and all cells of explicitly drawn groups.
 
     Args:
         family: Noise family; must be monotone.
@@ -118,18 +120,18 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # The previous round left rarities of at most RAREST, up to rounding errors if it ran on another machine.
+    # After the previous round, rarities are at most RAREST, except for rounding errors if another machine ran it.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
-            "the history of untracked cells is too improbable: in a series, an earlier round would have drawn all "
-            "cells of this count"
+            "the history of untracked cells is too improbable: an earlier round should have drawn all cells with "
+            "this count"
         )
     log_exceed = family.log_tail(margins, new_level)
     candidates = binomial(numbers, np.where(explicit, -np.inf, log_exceed), rng=rng)
     lazily = np.repeat(np.arange(candidates.size), candidates)
     whole = np.flatnonzero(explicit)
     if not sizes[whole].max(initial=0.0) <= MOST_SUCCESSES:
-        raise ThresholdError(f"raise the thresholds: more cells would have to be drawn than {MOST_SUCCESSES:.2g}")
+        raise ThresholdError(f"raise the thresholds: the number of cells to draw would exceed {MOST_SUCCESSES:.2g}")
     explicitly = np.repeat(whole, sizes[whole].astype(np.int64))
     draw = _Draw(family, history, new_level, counts, margins, log_exceed)
     parts = [draw.lazily(lazily[i : i + _BATCH], rng=rng) for i in range(0, lazily.size, _BATCH)]
@@ -157,7 +159,7 @@ def _groups(
 
 @dataclass(frozen=True, repr=False)
 class _Draw:
-    """The parameters of a round. Arrays have one entry per group. Secret.
+    """The secret parameters of a round. Arrays have one entry per group.
 
     Noise paths have a row for each level of the history and a last row for the new level; shape (levels + 1, q).
     """
@@ -170,7 +172,7 @@ class _Draw:
     log_exceed: FloatArray
 
     def lazily(self, group: IntArray, *, rng: Generator) -> _Part:
-        """Run the race of one candidate for each entry of `group`. Return the accepted candidates."""
+        """Draw one candidate lazily for each entry of `group`. Return the accepted candidates."""
         if not self.history.levels:
             values = self.family.sample_tail(group.size, self.margins[group], self.level, rng=rng)
             return values[np.newaxis], group, np.ones(group.size, bool)
@@ -195,7 +197,7 @@ class _Draw:
         return paths, group, np.asarray(paths[-1] > self.margins[group])
 
     def together(self, parts: list[_Part]) -> _Part:
-        """Concatenate batches of drawn cells into one."""
+        """Join batches of drawn cells into one batch."""
         none = self._no_paths(0), np.empty(0, np.int64), np.empty(0, bool)
         paths, group, exceeds = zip(none, *parts, strict=True)
         return np.concatenate(paths, axis=1), np.concatenate(group), np.concatenate(exceeds)
@@ -220,7 +222,7 @@ class _Draw:
                 inside &= current <= bounds[i]
                 path[i] = current[1]
             if not (current[1] >= current[0]).all():
-                raise LawError(f"coupled noise paths must keep their order, but they crossed: {self.family!r}")
+                raise LawError(f"this noise family does not keep coupled noise paths in order: {self.family!r}")
         return inside, path
 
 
@@ -234,16 +236,16 @@ def race(
     *,
     rng: Generator,
 ) -> BoolArray:
-    """Repeat the race of each candidate until it is accepted or rejected. Return which candidates are accepted.
+    """Draw the coupled noise paths of each candidate until it is accepted or rejected. Return which are accepted.
 
-    Upper noise exceeds `margins`, and `log_exceed` is ln P[Z > margins]. `carry` extends noise at the new level to
-    past levels. `paths`, of shape (rows, q), is filled with the upper paths of accepted candidates.
+    At the new level, upper noise exceeds `margins`, and `log_exceed` is ln P[Z > margins]. `carry` extends noise from
+    this level to past levels. The upper paths of accepted candidates are written to `paths`, of shape (rows, q).
     """
     least = just_above(margins, integer=family.integer)
 
     def attempt(runner: IntArray) -> _Attempts:
         log_uniform = np.negative(rng.standard_exponential(runner.size))
-        # Because of rounding, upper noise may equal the margin. Then the smallest value above the margin is used.
+        # Rounding may make upper noise equal to the margin. Then use the smallest value above the margin.
         exceeding = np.maximum(family.inverse_log_tail(log_exceed[runner] + log_uniform, level), least[runner])
         plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
         inside, path = carry(plain, exceeding, runner)
@@ -253,7 +255,7 @@ def race(
 
 
 def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: NoiseArray) -> None:
-    """Fill `paths`, shape (rows, q), with independent noise paths. Redraw each until it is at or below its bounds."""
+    """Fill `paths`, shape (rows, q), with noise paths. Draw each path again until it is at or below its bounds."""
 
     def attempt(cell: IntArray) -> _Attempts:
         path = draw(cell.size)
@@ -264,7 +266,7 @@ def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: No
 
 
 def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: Generator) -> NoiseArray:
-    """Draw unconditional noise paths at ascending levels, starting at the finest level; shape (levels, size)."""
+    """Draw unconditional noise paths at the ascending `levels`, from the finest level down; shape (levels, size)."""
     path = [family.sample(size, levels[-1], rng=rng)]
     for fine, coarse in zip(levels[:0:-1], levels[-2::-1], strict=True):
         path.append(family.coarsen(path[-1], fine, coarse, rng=rng))
@@ -272,7 +274,7 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
 
 
 def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
-    """Repeat `attempt` until every cell is decided. Fill `paths`, and return which cells are accepted; shape (q,)."""
+    """Call `attempt` until each cell is accepted or rejected. Fill `paths`. Return which are accepted; shape (q,)."""
     won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
     tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
     while pending.size:
@@ -288,7 +290,7 @@ def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> Boo
 
 @secret
 class Round(NamedTuple):
-    """The noise at the new level of previously tracked cells, shape (t,), and the newly tracked cells. Secret."""
+    """The secret noise of previously tracked cells at the new level, shape (t,), and the newly tracked cells."""
 
     tracked: NoiseArray
     new: NewlyTracked
@@ -306,7 +308,7 @@ def draw_round(
     counts: ArrayLike,
     rng: Generator,
 ) -> Round:
-    """Draw the noise of tracked cells at a new level, and newly tracked cells with their whole noise paths.
+    """Draw the noise of tracked cells at a new level, and the whole noise paths of cells that become tracked.
 
     Args:
         family: Noise family.

@@ -1,8 +1,8 @@
-"""Draw the cells of running counts that become tracked at a release point (step and level), and their noise, exactly.
+"""For running counts, draw the cells that become tracked at a release point (step and level), and their noise.
 
 Cells are drawn lazily or explicitly, as in `sparsehist.histogram.round`. Noise at a past point is Cov/Var times the
-noise at the new point, plus an independent residual, which is the same for both paths of a race. A key that is empty
-at a step may be published there even if units touch it later: otherwise, a false key would reveal that none do.
+noise at the new point, plus an independent residual, the same for both coupled paths. A key that is empty at a step
+may be published at this step even if units touch it later. Otherwise, a false key would reveal that none do.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -28,14 +28,14 @@ from sparsehist.typing import BoolArray, FloatArray, Generator, IntArray, secret
 # Largest number of Gaussian draws in one batch.
 _BATCH = 1 << 22
 CountsAt = Callable[[IntArray], IntArray]
-"""A function from q listed keys to their counts at the distinct steps of all points, ascending; shape (steps, q)."""
+"""A function from the indices of q keys to their counts at the distinct steps, ascending; shape (steps, q)."""
 
 
 @dataclass(frozen=True)
 class PointHistory:
     """The distinct release points of a noise path, in order of first release, with the lowest threshold of each.
 
-    With `hides_empty`, which is for open domains, a key is never published at points where its count is 0.
+    If `hides_empty` is set (for open domains), a key is never published at points where its count is 0.
     """
 
     points: tuple[Point, ...] = ()
@@ -56,7 +56,7 @@ class PointHistory:
         return replace(self, thresholds=(*self.thresholds[:at], lowest, *self.thresholds[at + 1 :]))
 
     def bounds(self, counts: IntArray, steps: Sequence[int]) -> FloatArray:
-        """Return the largest possible noise of untracked cells at each point, given counts; shape (points, cells)."""
+        """Return the largest noise that untracked cells with these counts can have at each point; (points, cells)."""
         place = {step: i for i, step in enumerate(steps)}
         at = counts[[place[point.step] for point in self.points]]
         bounds: FloatArray = np.array(self.thresholds, np.float64)[:, np.newaxis] - at.astype(np.float64)
@@ -65,7 +65,7 @@ class PointHistory:
         return bounds
 
     def rarity(self, noise: StepNoise, counts: IntArray | FloatArray) -> FloatArray:
-        """Return an upper bound on -ln P[a cell never exceeded a threshold], given its counts; shape (cells,)."""
+        """Return an upper bound on -ln P[a cell with these counts never exceeded a threshold]; shape (cells,)."""
         total = np.zeros(counts.shape[1])
         released = list(zip(self.points, self.thresholds, strict=True))
         for step, at in zip(self.steps, counts, strict=True):
@@ -75,11 +75,11 @@ class PointHistory:
         return total
 
     def draws_all_empty(self, noise: StepNoise) -> bool:
-        """Return whether all keys that are empty at every step must be drawn explicitly after these releases."""
+        """Return whether the next round must draw all keys that are empty at every step."""
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
 
     def largest_tail(self, noise: StepNoise) -> float:
-        """Return the largest P[Z > threshold] that the next release may have if empty keys are to be drawn lazily."""
+        """Return the largest P[Z > threshold] at which the next round need not draw all empty keys."""
         return -math.expm1(min(0.0, self._rarity_of_empty(noise) - RAREST))
 
     def _rarity_of_empty(self, noise: StepNoise) -> float:
@@ -88,15 +88,15 @@ class PointHistory:
 
 @secret
 class StepRound(NamedTuple):
-    """The noise of previously tracked cells at the new release point, and the newly tracked cells. Secret.
+    """The secret noise of previously tracked cells at the new release point, and the newly tracked cells.
 
     In `cells`, -1 stands for a cell that is empty at all steps. The caller chooses uniformly which empty cell it is.
     """
 
     tracked: FloatArray  # shape (t,)
     cells: IntArray  # index of each newly tracked cell in `counts`, or -1; shape (q,)
-    paths: FloatArray  # noise at all points of the history; shape (points, q)
-    exceeds: BoolArray  # whether count + noise exceeds the new threshold; shape (q,)
+    paths: FloatArray  # noise of newly tracked cells at all release points; shape (points, q)
+    exceeds: BoolArray  # whether their count + noise exceeds the new threshold; shape (q,)
 
 
 def draw_step_round(
@@ -112,10 +112,10 @@ def draw_step_round(
     n_empty: int,
     rng: Generator,
 ) -> StepRound:
-    """Draw the noise of tracked cells at a new release point, and newly tracked cells with their whole noise paths.
+    """Draw the noise of tracked cells at a new release point, and the whole noise paths of cells that become tracked.
 
     `tracked`, shape (m, t), is the noise of tracked cells at the points of `past`. `counts` and `largest`, of shape
-    (n,), are counts of the untracked keys that have units, at the step of `point` and at the last step of all points.
+    (n,), are counts of untracked keys that have units: at the step of `point`, and at the last step of any point.
     `n_empty` is the number of keys that are empty at all steps.
     """
     history = past.with_release(point, threshold)
@@ -131,7 +131,7 @@ def draw_step_round(
     candidates = np.setdiff1d(chosen, explicit, assume_unique=True)
     every_empty = history.draws_all_empty(noise)
     if every_empty and not n_empty <= MOST_SUCCESSES:
-        raise ThresholdError(f"raise the thresholds: more cells would have to be drawn than {MOST_SUCCESSES:.2g}")
+        raise ThresholdError(f"raise the thresholds: the number of cells to draw would exceed {MOST_SUCCESSES:.2g}")
     if not history.hides_empty and not every_empty:
         log_exceed = noise.at(point.step).log_tail(np.array([threshold]), point.level)
         candidates = np.append(candidates, np.full(binomial([n_empty], log_exceed, rng=rng)[0], -1))
@@ -147,7 +147,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Return the indices of keys whose history would be too improbable with their largest count at all points."""
+    """Return the indices of keys whose history would be too improbable if all their counts were the largest one."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -159,7 +159,7 @@ def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -
 def _candidates(
     family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Draw for each listed key whether its noisy count exceeds the threshold. Return the indices of those that do."""
+    """Draw for each count whether its noisy count exceeds the threshold. Return the indices of those that do."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:
@@ -169,7 +169,7 @@ def _candidates(
 
 @dataclass(frozen=True, repr=False)
 class _Draw:
-    """The parameters of a round of running counts. Secret."""
+    """The secret parameters of a round of running counts."""
 
     noise: StepNoise
     past: PointHistory
@@ -181,7 +181,7 @@ class _Draw:
     looked_at: IntArray
 
     def lazily(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Run the races of the candidates `cells`. Return the accepted candidates with their noise paths."""
+        """Draw the candidates `cells` lazily. Return the accepted candidates with their noise paths."""
         point = self.history.points[self.row]
         family, counts = self.noise.at(point.step), self._counts(cells)
         margins = self.threshold - counts[self.history.steps.index(point.step)]
@@ -199,7 +199,7 @@ class _Draw:
             lower, upper = (drawn + ratios * (value - own) for value in (plain, exceeding))
             lower[self.row], upper[self.row] = plain, exceeding
             if not (upper >= lower).all():
-                raise LawError("coupled noise paths of running counts must keep their order, but crossed")
+                raise LawError("the noise of running counts does not keep coupled noise paths in order")
             own_bounds = bounds[:, runner]
             return np.stack([np.all(path[:n_past] <= own_bounds, axis=0) for path in (lower, upper)]), upper
 
@@ -208,7 +208,7 @@ class _Draw:
         return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Draw the noise of each cell at all points. Redraw it until it is within the bounds at past points."""
+        """Draw the noise of each cell at all points, again and again until it is within its bounds at past points."""
         counts = self._counts(cells)
         bounds = np.full((len(self.history.points), cells.size), np.inf)
         if self.past.points:

@@ -1,9 +1,7 @@
 """Compute thresholds, expected numbers of false keys, and the probability that a key with a given count is published.
 
-All functions use public parameters only.
-
-The distribution of a release does not depend on earlier releases, so results hold for every release of a series at a
-level and a threshold.
+All functions use public parameters only. The distribution of a release does not depend on earlier releases, so the
+results hold for every release of a series at a level and a threshold.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
 from sparsehist.typing import ArrayLike, FloatArray, float_entries
 
-# Number of quantiles over which |Z| is averaged. With this number, the mean has a relative error of about 1e-4.
+# Number of quantiles of Z over which absolute errors are averaged; the relative error of the mean is about 1e-4.
 _NODES = 1 << 14
 _MOST_COUNT = 1 << 60
 
@@ -28,7 +26,7 @@ _MOST_COUNT = 1 << 60
 def expected_false_keys(family: Family, level: Level, threshold: float, domain_size: int) -> float:
     """Return the expected number of empty cells that a release publishes: domain_size * P[Z > threshold].
 
-    `threshold` is the effective threshold, in counts. The result is infinite if a double overflows.
+    `threshold` is the effective threshold, in counts. The result is infinite if it is too large for a double.
     """
     log_expected = math.log(domain_size) + float(family.log_tail(float_entries("threshold", threshold, 1)[0], level))
     return math.exp(log_expected) if log_expected < 700 else math.inf
@@ -38,7 +36,7 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
     """Return the lowest threshold on the grid, in counts, for which at most `false_keys` false keys are expected.
 
     Raises:
-        ThresholdError: If `false_keys` is not between 0 and `domain_size`.
+        ThresholdError: Unless `false_keys` is above 0 and below `domain_size`.
 
     Example:
         >>> from sparsehist.noise import Gaussian
@@ -56,7 +54,7 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
     step = published_step(family, level)
     threshold = step * (math.ceil(float(family.inverse_log_tail(log_share, level)) / step - 0.5))
     while log_share < float(family.log_tail(effective_threshold(threshold, step), level)):
-        threshold += step  # The inverse tail is rounded, so increase the threshold until it is large enough.
+        threshold += step  # Rounding may have made the threshold too low, so increase it until it is not.
     return threshold
 
 
@@ -66,14 +64,14 @@ def publication_probability(family: Family, level: Level, threshold: float, coun
 
 
 def least_count(family: Family, level: Level, threshold: float, probability: float) -> int:
-    """Return the smallest true count, possibly 0, that is published with at least this probability."""
+    """Return the smallest true count (0 or more) that is published with at least this probability."""
     least = math.log(probability)
     counts = range(_MOST_COUNT)
     return bisect_left(counts, 1, key=lambda count: float(family.log_tail(threshold - count, level)) >= least)
 
 
 def mean_error(family: Family, level: Level, threshold: float, count: int) -> float:
-    """Return the mean error of a published count, E[|Z - mean| given count + Z > threshold], to a relative 1e-4."""
+    """Return the mean absolute error of a published count, E[|Z - mean| given count + Z > threshold]."""
     shares = (np.arange(_NODES) + 0.5) / _NODES
     log_published = family.log_tail(threshold - count, level)
     noise = family.inverse_log_tail(np.log(shares) + log_published, level)

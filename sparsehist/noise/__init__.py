@@ -1,4 +1,4 @@
-"""Noise families, each in a module of its own, and their interfaces `DenseFamily` and `Family`."""
+"""Noise families, with one module for each, and their interfaces `DenseFamily` and `Family`."""
 
 import math
 
@@ -37,7 +37,7 @@ _NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]
 
 
 def family_named(name: str, max_keys: int) -> Family:
-    """Return the named noise family. Its sensitivity fits units that add at most 1 to each of `max_keys` cells.
+    """Return the noise family `name`, with the sensitivity for units that add at most 1 to each of `max_keys` cells.
 
     Example:
         >>> family_named("gaussian", 16).std(2)
@@ -53,10 +53,10 @@ def family_named(name: str, max_keys: int) -> Family:
 
 
 def name_of(family: Family) -> str | None:
-    """Return the name of a noise family that histograms can use, or None for other families."""
+    """Return the name of a noise family, or None if histograms cannot use the family."""
     return next((name for name, known in _NAMED.items() if type(family) is known), None)
 
 
 def currency_of(name: str) -> str:
-    """Return the currency in which levels of a named family are composed: "rho", "epsilon" or "none"."""
+    """Return the currency in which levels of the family `name` are composed: "rho", "epsilon" or "none"."""
     return _NAMED[name].currency if name in _NAMED else "none"

@@ -2,7 +2,7 @@
 
 P[Z = x] is proportional to a^|x|, where a = e^(-epsilon / sensitivity). With v = 2a/(1-a)^2, the characteristic
 function is 1 / (1 + v (1 - cos t)). So coarse noise is fine noise plus an independent increment, which is 0 with
-probability v_fine / v_coarse and otherwise distributed as coarse noise. Bayes' rule gives `refine` and `between`.
+probability v_fine / v_coarse and otherwise distributed as coarse noise. `refine` and `between` use Bayes' rule.
 
 Source: Inusah and Kozubowski 2006 (the distribution); Ghosh, Roughgarden and Sundararajan 2009 (its privacy); refine
 and between are our own derivation, after [KHP Alg. 1] for Laplace noise. Papers: [ARNP Def. D.5, Lemma D.6].
@@ -32,9 +32,9 @@ _SLOWEST = Fraction(1, 2**40)
 class DiscreteLaplace(Family):
     """Discrete Laplace noise for integer vectors: a release at level epsilon satisfies epsilon-DP.
 
-    Draws are exact at every rational level, because no probability is rounded. (Noise beyond 64-bit integers would
-    have a probability below e^-4,000,000.) Tail probabilities are doubles. Sparse histograms use them, and state the
-    resulting numerical slack.
+    Draws are exact at every rational level, because no probability is rounded. (Noise too large for 64-bit
+    integers has a probability below e^-4,000,000.) Tail probabilities are doubles; sparse histograms, which use them,
+    state the resulting numerical slack.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts. An integer or fraction; a float is read as its shortest
@@ -127,7 +127,7 @@ class DiscreteLaplace(Family):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
         size = whole_number("size", size)
         least = _clipped(np.floor(float_entries("threshold", threshold, size))) + 1
-        # From 0 on, noise is memoryless. For negative thresholds, rejection accepts at least half of the draws.
+        # The distribution is memoryless from 0 on. Below 0, rejection sampling accepts at least half of the draws.
         noise = np.maximum(least, 0) + draw(_geometric(self.rate(level)), size, rng=rng)
         pending = np.flatnonzero(least < 0)
         while pending.size:
@@ -155,16 +155,16 @@ def _bridge_size(fine: Fraction, coarse: Fraction) -> Tail:
 
 
 def _stay(fine: Fraction, coarse: Fraction) -> Interval:
-    """Return v_fine / v_coarse, the probability that no jump occurs between the levels; v = 2a/(1-a)^2."""
+    """Return v_fine / v_coarse, the probability that the noise has no jump between the levels; v = 2a/(1-a)^2."""
     return decay(fine - coarse) * ((1 - decay(coarse)) / (1 - decay(fine))) ** 2
 
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the distribution of fine noise y, given coarse noise x >= 0: the tails for 0 <= y <= x and beyond.
+    """Return the distribution of fine noise y given coarse noise x >= 0: one tail for 0 <= y <= x, one for other y.
 
-    With r = a_fine / a_coarse and below = P[y < 0], P[y > k] = (1 - below) r^(k+1) for 0 <= k < x. For k >= 0,
-    P[y > x + k] = below * r^x * (a_fine a_coarse)^k and P[y < -k] = below * (a_fine a_coarse)^k.
+    Let r = a_fine / a_coarse and q = P[y < 0]. Then P[y > k] = (1 - q) r^(k+1) for 0 <= k < x. For all k >= 0,
+    P[y > x + k] = q * r^x * (a_fine a_coarse)^k and P[y < -k] = q * (a_fine a_coarse)^k.
     """
 
     def below() -> Interval:
@@ -178,7 +178,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Draw fine noise, given coarse noise, by inversion. The result never decreases if the coarse noise increases."""
+    """Draw fine noise given coarse noise, by inversion, so that fine noise never decreases with coarse noise."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -190,7 +190,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return two probabilities of a jump from fine to middle noise: if coarse and fine noise differ, and if equal."""
+    """Return P[jump between fine and middle level], first if coarse and fine noise differ, then if they are equal."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))

@@ -30,11 +30,11 @@ MOST = 2**62
 # Numbers are drawn in chunks of this size, so that temporary arrays fit the processor's cache.
 _CHUNK = 1 << 14
 _MOST_BITS = 1 << 14
-# If the first 64 bits of U, as an integer, are at least this value, they determine ln U up to 2**-45.
+# If the first 64 bits of U, read as an integer, are at least this value, they determine ln U to within 2**-45.
 _FEWEST = np.uint64(1 << 45)
 # Error bound for `exponent` in `Uniforms.count`: 2**-45 from the unknown bits of U, plus rounding errors.
 _ROOM = 2.0**-43
-# In doubles, smaller rates are replaced by this one, to avoid division by 0. Interval arithmetic uses the exact rate.
+# Smaller rates are replaced by this rate in doubles, to avoid division by 0. Interval arithmetic uses exact rates.
 _SLOWEST = 1e-290
 
 
@@ -68,9 +68,9 @@ def _exact(number: Fraction) -> Interval:
 
 @dataclass(frozen=True)
 class Tail:
-    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k), k >= 0, where each draw has a `power`.
+    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k) for k >= 0. Each draw has its own power.
 
-    `weight()` returns an interval around the weight, which is in (0, 1]. `rate` is positive, `shrink` not negative.
+    `weight()` returns an interval that contains the weight, which is in (0, 1]; rate > 0 and shrink >= 0.
     """
 
     weight: Callable[[], Interval]
@@ -89,7 +89,7 @@ class Tail:
                     return float(logarithm.mid)
             bits *= 2
         raise LevelError(
-            "levels are too close to each other: the probability of a change between them is too small to compute"
+            "levels are too close to each other: the probability that noise differs between them is too small"
         )
 
 
@@ -111,9 +111,9 @@ class Uniforms:
         power: IntArray | int = 0,
         most: IntArray | int = MOST,
     ) -> IntArray:
-        """For each U at m positions, count the integers k >= 0 with U < weight * e**(-shrink * power - rate * k).
+        """For each U at positions `at`, count the integers k >= 0 with U < weight * e**(-shrink * power - rate * k).
 
-        If `flipped`, 1 - U replaces U. Counts are limited to `most`. These arguments are scalars or have shape (m,).
+        Use 1 - U for U where `flipped`. Limit counts to `most`. For m positions, arguments are scalars or shape (m,).
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words
@@ -134,11 +134,11 @@ class Uniforms:
         return result
 
     def coins(self, chance: Tail) -> BoolArray:
-        """Return for each U whether it is below the weight of `chance`; shape (size,)."""
+        """Return for each uniform number whether it is below the weight of `chance`; shape (size,)."""
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
-        """Return one exact count. Start at a guess, and give intervals more bits until they decide the count."""
+        """Return the exact count for one U, starting at `guess`. Give intervals more bits until they determine it."""
         count, bits = guess, 64
         while True:
             word = self._leading(place, bits)
@@ -158,7 +158,7 @@ class Uniforms:
             bits += 64
 
     def _leading(self, place: int, bits: int) -> int:
-        """Return the first `bits` bits (a multiple of 64) of a uniform number. Missing bits are drawn and stored."""
+        """Return the first `bits` bits of a uniform number. Draw and store missing bits, in multiples of 64."""
         word, known = self._longer.get(place) or (int(self._words[place]), 64)
         while known < bits:
             more = int(self._rng.integers(0, 2**64 - 1, dtype=np.uint64, endpoint=True))

@@ -24,8 +24,8 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, flo
 class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
-    Noise is never negative, so an output proves that the true count is not above it. Therefore `statement` always
-    raises an error. Draws are numpy's exponentials in doubles. Equal noise at two levels is the same double.
+    Noise is never negative, so an output proves that the true count is at most the output. Therefore `statement`
+    always raises an error. Draws are numpy's exponential doubles. Equal noise at two levels is the same double.
 
     Example:
         >>> Exponential().std(4)
@@ -52,7 +52,7 @@ class Exponential(JumpFamily):
         return rng.standard_exponential(size) * self.std(level)
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """Return the minimum of the coarse noise and an exponential draw whose rate is the difference of levels."""
+        """Return the minimum of the coarse noise and an exponential number whose rate is the difference of levels."""
         return np.minimum(coarse, rng.standard_exponential(coarse.shape[-1]) / level_float(target - known))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:

@@ -2,8 +2,8 @@
 
 Noise at a coarse level is distributed as noise at a fine level plus an independent increment (the convolution
 preorder). So noise at a new level depends only on noise at the two neighbouring levels, and all releases together
-reveal no more than the finest one. A larger level is finer: less noise, less privacy. Families are frozen: fields are
-public parameters. Arguments of methods may be secret.
+reveal no more than the finest one. A larger level is finer: it has less noise and less privacy. All fields of a
+family are public parameters, but arguments of its methods may be secret.
 
 Papers: [ARNP Def. 1.1, Lemma F.2, Claim F.3, Lemma F.4, Lemma F.5, Claim F.7].
 """
@@ -117,7 +117,7 @@ class DenseFamily(ABC):
             raise DeclarationError("coarse and fine must have the same shape")
         return self._bridge(*known, (left, target, right), rng=rng)
 
-    # Before these methods are called, the public methods check the order of levels and convert them to fractions.
+    # The public methods check the order of levels and convert levels to fractions before they call the methods below.
 
     @abstractmethod
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> NoiseArray: ...
@@ -127,11 +127,11 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw noise at a finer level. A `Family` also takes shape (rows, n), with one random number per column."""
+        """Draw noise at a finer level. In a `Family`, rows of noise may share one random number per column."""
 
     @abstractmethod
     def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray:
-        """Draw noise at the middle one of three levels, given the noise at the other two."""
+        """Draw noise at the middle of three levels, given the noise at the other two."""
 
 
 class Family(DenseFamily):
@@ -187,7 +187,7 @@ class Family(DenseFamily):
 
 
 class JumpFamily(Family):
-    """Real noise whose increment is 0 with probability (coarse / fine level)**power, otherwise like coarse noise."""
+    """Real noise with increments that are 0 with probability (coarse / fine level)**power, else like coarse noise."""
 
     power: ClassVar[int]
 
@@ -197,10 +197,10 @@ class JumpFamily(Family):
         return increment
 
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Draw noise at the middle one of three levels, given the noise at the other two.
+        """Draw noise at the middle of three levels, given the noise at the other two.
 
         The result is the fine noise with probability `stays`, and always if coarse and fine noise are equal.
-        Otherwise it is the fine noise plus middle noise, drawn as if the coarse noise were coarse - fine.
+        Otherwise, the difference coarse - fine is refined to the middle level and added to the fine noise.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)

@@ -20,7 +20,7 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, float_entries, whole_number
 
-_FAR = 0.7  # in standard deviations; at this threshold, both methods of `sample_tail` accept half of their draws
+_FAR = 0.7  # threshold, in standard deviations, at which both methods of `sample_tail` accept half of their draws
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Gaussian(Family):
         return _scaled_normals(size, self.std(level), rng=rng)
 
     def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        """Draw coarse minus fine noise. Its variance is (fine - coarse) / (2 * fine * coarse) at sensitivity 1."""
+        """Draw coarse minus fine noise, with the variance (fine - coarse) / (2 * fine * coarse) at sensitivity 1."""
         deviation = math.sqrt(compared(fine, coarse) / (2 * fine.numerator * coarse.numerator))
         return _scaled_normals(size, self.sensitivity * deviation, rng=rng)
 
@@ -118,13 +118,13 @@ class Gaussian(Family):
             values[far] = low * np.sqrt(1.0 + 2.0 * rng.standard_exponential(far.size) / low / low)
             far = far[rng.random(far.size) * values[far] > low]
         values *= std
-        # If rounding errors have produced the threshold itself or less, take the next double above it.
+        # If rounding errors have produced at most the threshold, take the next double above the threshold.
         return np.maximum(values, np.nextafter(bound, np.inf))
 
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Return the weights of coarse and fine noise, and the standard deviation of added noise, at sensitivity 1."""
+    """Return the weights of coarse and fine noise in middle noise, and the std of the rest, at sensitivity 1."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

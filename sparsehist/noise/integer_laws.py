@@ -1,7 +1,7 @@
-"""Tables of log-concave integer distributions: Poisson, Skellam, binomial, and one summand given a sum.
+"""Tables of log-concave integer distributions: Poisson, Skellam, binomial, and a summand given the sum.
 
 A table is computed from the ratios of neighbouring probabilities, whose logarithms are added up outwards from the
-mode. Each tail is added up from its far end, so both tails have a small relative error. A draw looks up a uniform
+mode. Each tail is added up from its far end, so that its relative error is small. A draw looks up a uniform
 number in the lower tail or, if it is above 1/2, in the upper tail.
 
 Source: our own derivation (docs/mathematics.md, Poisson and Skellam).
@@ -19,20 +19,20 @@ from sparsehist.errors import DataError
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, secret
 
 LARGEST_MEAN = 2**24
-"""Means of laws whose tables are cached."""
+"""Largest mean of a distribution whose table is cached."""
 # Cached tables leave out a probability of about e**-6000, because a domain may have e**6000 cells.
 # Other tables leave out a probability of about e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
-# Smaller means are replaced by this number, as are smaller distances of a uniform number from 0 or 1.
+# Smaller means, and smaller distances of a uniform number from 0 or 1, are replaced by this number.
 _TINY = 1e-290
 _LN2 = math.log(2.0)
-# Tails below e**-600 are added up as logarithms, long before doubles underflow.
+# Tails below e**-600 are added up as logarithms, because doubles underflow near e**-745.
 _UNDERFLOW = 600.0
 
 
 @secret
 class Uniforms(NamedTuple):
-    """Uniform numbers u, stored as u or, if `upper`, as 1 - u, so that both tails are accurate; shape (n,)."""
+    """Uniform numbers u. `distance` is 1 - u if `upper`, else u, so that both tails are accurate; shape (n,)."""
 
     upper: BoolArray
     distance: FloatArray
@@ -44,13 +44,13 @@ def draw_uniforms(size: int, *, rng: Generator) -> Uniforms:
 
 
 class IntegerLaw:
-    """A distribution on the integers from `first` up, given by log probabilities up to a common constant."""
+    """A distribution on the integers first, first + 1, …, given by logarithms of unnormalised probabilities."""
 
     def __init__(self, first: int, logs: FloatArray) -> None:
         masses = np.exp(logs - logs.max())
         masses /= masses.sum()
         self.first, self.logs = first, logs
-        # Entry i of these arrays is P[Z <= x] or P[Z > x] at x = first - 1 + i.
+        # Entry i of `_up_to` is P[Z <= x], and entry i of `_above` is P[Z > x], for x = first - 1 + i.
         self._up_to = np.concatenate([[0.0], np.minimum(np.cumsum(masses), 1.0)])
         self._above = np.concatenate([np.minimum(np.cumsum(masses[::-1]), 1.0)[::-1], [0.0]])
 
@@ -69,12 +69,12 @@ class IntegerLaw:
 
     @cached_property
     def _log_tails(self) -> tuple[FloatArray, FloatArray]:
-        """Arrays of ln P[Z > x] and ln P[Z <= x], for x = first - 1, …, last."""
+        """The arrays of ln P[Z > x] and ln P[Z <= x], for x = first - 1, …, last."""
         logs = self.logs - self.logs.max()
         logs -= math.log(np.exp(logs).sum())
         with np.errstate(divide="ignore"):
             log_above, log_up_to = np.log(self._above), np.log(self._up_to)
-        # Below e**-600, add up logarithms instead of probabilities, before doubles underflow.
+        # Below e**-600, add up logarithms instead of probabilities, which would underflow near e**-745.
         falling, rising = (np.flatnonzero(each < -_UNDERFLOW) for each in (log_above[:-1], log_up_to[1:]))
         if falling.size:
             log_above[falling] = np.logaddexp.accumulate(logs[::-1])[::-1][falling]
@@ -92,7 +92,7 @@ class IntegerLaw:
             return above, np.where(log_up_to > -_LN2, np.log1p(-self._above[place]), log_up_to)
 
     def inverse_log_tail(self, log_probability: FloatArray) -> IntArray:
-        """Return the smallest integers x with ln P[Z > x] <= `log_probability`, which has any shape."""
+        """Return the smallest integer x with ln P[Z > x] <= p, for each p in `log_probability`, of any shape."""
         upper = log_probability <= -_LN2
         with np.errstate(divide="ignore"):
             log_rest = np.log(-np.expm1(log_probability))
@@ -102,19 +102,19 @@ class IntegerLaw:
 
 
 def _reach(variance: float, exponent: float) -> int:
-    """Return a distance from the mean that is exceeded with a probability below 2 e**-exponent (Bernstein)."""
+    """Return a distance from the mean that is exceeded with probability below 2 e**-exponent (by Bernstein)."""
     return math.ceil(exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance))
 
 
 def _from_ratios(first: int, mode: int, log_ratios: FloatArray) -> IntegerLaw:
-    """Return the distribution f for which `log_ratios` are ln(f(k) / f(k - 1)), for k = first + 1, first + 2, …."""
+    """Return the distribution of probabilities f(k), given `log_ratios` ln(f(k) / f(k - 1)) for k = first + 1, …."""
     below, above = log_ratios[: mode - first], log_ratios[mode - first :]
     return IntegerLaw(first, np.concatenate([-np.cumsum(below[::-1])[::-1], [0.0], np.cumsum(above)]))
 
 
 @lru_cache(maxsize=8)
 def poisson_law(mean: float) -> IntegerLaw:
-    """Return the Poisson distribution for a mean of at most `LARGEST_MEAN`. Means below 1e-290 become 1e-290."""
+    """Return the Poisson distribution for a mean of at most `LARGEST_MEAN`. Means below 1e-290 count as 1e-290."""
     mean = max(mean, _TINY)
     reach, mode = _reach(mean, _FARTHEST), math.floor(mean)
     first = max(0, mode - reach)
@@ -125,8 +125,8 @@ def poisson_law(mean: float) -> IntegerLaw:
 def skellam_law(mean: float) -> IntegerLaw:
     """Return the distribution of the difference of two independent Poisson(mean) numbers.
 
-    With Bessel functions I_k at 2 * mean, ratios of neighbouring probabilities are r(k) = I_k / I_(k-1). They are
-    computed backwards by 1 / r(k) = k / mean + r(k + 1), starting from a bound [Amos 1974, eq. 11].
+    Ratios of neighbouring probabilities are r(k) = I_k / I_(k-1), with Bessel functions I_k at 2 * mean. They are
+    computed by 1 / r(k) = k / mean + r(k + 1), from large to small k, starting from a bound [Amos 1974, eq. 11].
     """
     argument = 2.0 * max(mean, _TINY)
     reach = _reach(argument, _FARTHEST)
@@ -140,7 +140,7 @@ def skellam_law(mean: float) -> IntegerLaw:
 
 
 def binomial_law(trials: float, success: float) -> IntegerLaw:
-    """Return the distribution Binomial(trials, success), success <= 1/2, leaving out a probability of 2 e**-45."""
+    """Return Binomial(trials, success) for success <= 1/2, leaving out tails of probability below 2 e**-45."""
     mean = trials * success
     reach, mode = _reach(mean * (1.0 - success), _FAR), math.floor(mean)
     first, last = max(0, mode - reach), min(trials, mode + reach)
@@ -149,7 +149,7 @@ def binomial_law(trials: float, success: float) -> IntegerLaw:
 
 
 def poisson(mean: float, size: int, *, rng: Generator) -> IntArray:
-    """Draw `size` Poisson numbers of any mean below 2**62. A large mean is split into independent parts."""
+    """Draw `size` Poisson numbers of any mean below 2**62. Large means are divided among several draws."""
     parts = max(1, math.ceil(mean / LARGEST_MEAN))
     law = poisson_law(mean / parts)
     return sum((law.quantile(draw_uniforms(size, rng=rng)) for _ in range(parts)), np.zeros(size, np.int64))
@@ -158,9 +158,9 @@ def poisson(mean: float, size: int, *, rng: Generator) -> IntArray:
 def part_quantile(
     sums: IntArray, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float], uniforms: Uniforms
 ) -> IntArray:
-    """Return quantiles of X given X + Y, for independent X ~ part and Y ~ rest, at one uniform number per column.
+    """Return quantiles of X given the sum X + Y, for independent X ~ part and Y ~ rest, one uniform per column.
 
-    Both distributions are Poisson or both are Skellam, with these means. `sums` has shape (n,) or (rows, n).
+    Both distributions are Poisson or both are Skellam, with these `means`. `sums` has shape (n,) or (rows, n).
     Quantiles increase with the sum (Efron 1965); if rounding errors break this order, it is restored. Raise DataError
     if a sum is too improbable for the tables.
     """
@@ -175,7 +175,7 @@ def part_quantile(
 
 
 def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float]) -> IntegerLaw:
-    """Return the distribution of X given X + Y = total, leaving out a probability of 2 e**-45.
+    """Return the distribution of X given X + Y = total, leaving out tails of probability below 2 e**-45.
 
     The variance of X is at most share * (1 - share) * (|total| + 2 * both), where `both` is the sum of the means of X
     and Y, and `share` is the mean of X divided by this sum.
@@ -193,7 +193,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Increase entries of `carried` until its columns have the order of the columns of `values`; shape (rows, n)."""
+    """Increase entries of `carried` until each column has the order of that column of `values`; shape (rows, n)."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

@@ -2,7 +2,7 @@
 
 The density is proportional to e**(-b |x|), with b = level / sensitivity, and the characteristic function is
 1/(1 + t**2/b**2). So coarse noise is fine noise plus an independent increment, which is 0 with probability (b_coarse
-/ b_fine)**2 and otherwise distributed as coarse noise. Bayes' rule gives `refine` and `between`.
+/ b_fine)**2 and otherwise distributed as coarse noise. `refine` and `between` use Bayes' rule.
 
 Papers: [ARNP Def. F.1]; [KHP Def. 5, Prop. 6, Def. 7, Thm 8, Thm 9, eq. 22, Alg. 1]; [KHP poster Thm 1].
 """
@@ -28,8 +28,8 @@ _LN2 = math.log(2.0)
 class Laplace(JumpFamily):
     """Laplace noise: a release of a vector at level epsilon satisfies epsilon-DP.
 
-    With positive probability, the noise is equal at two levels; then it is the same double at both. Draws are
-    doubles, so pure epsilon-DP holds exactly only before rounding. Published values are rounded to a grid that does
+    With positive probability, noise is equal at two levels, and is then the same double at both. Draws are doubles,
+    so pure epsilon-DP holds exactly only before rounding. Published values are rounded to a grid that does
     not depend on the data. If exact pure DP is needed, use the discrete Laplace family.
 
     Args:
@@ -95,7 +95,7 @@ class Laplace(JumpFamily):
         return np.asarray(np.where(log_p <= -_LN2, -(log_p + _LN2), below) / self.rate(level))
 
     def _kernel(self, coarse: Fraction, fine: Fraction) -> _Kernel:
-        # The levels get a common denominator, so that each quotient of integers is rounded only once.
+        # Bring both levels to a common denominator, so that each quotient of integers is rounded only once.
         a, b = coarse.numerator * fine.denominator, fine.numerator * coarse.denominator
         unit = coarse.denominator * fine.denominator
         return _Kernel(
@@ -110,8 +110,8 @@ class Laplace(JumpFamily):
 class _Kernel(NamedTuple):
     """The distribution of finer noise given coarse noise x >= 0; a < b are the rates of the two levels.
 
-    The survival function at y is (a+b)/(2b) e**(-(b-a)y) for 0 <= y < x. There is an atom at x. For y >= x it is
-    (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)). For y < 0, the distribution function is (b-a)/(2b) e**((a+b)y).
+    The survival function at y is (a+b)/(2b) e**(-(b-a)y) for 0 <= y < x, and (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)) for
+    y >= x; x has an atom. For y < 0, the distribution function is (b-a)/(2b) e**((a+b)y).
     """
 
     total: float  # a + b
@@ -122,10 +122,10 @@ class _Kernel(NamedTuple):
 
 
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
-    """Return quantiles of the finer noise, at 1 - e**-exponential / 2 if `upper`, else at e**-exponential / 2.
+    """Return quantiles of finer noise, at 1 - e**-exponential / 2 if `upper`, else at e**-exponential / 2.
 
-    For x < 0, the distribution for -x is reflected. Despite rounding, results are exactly monotone in x,
-    because every rounded operation on |x| is monotone.
+    For coarse noise x < 0, use the reflected distribution for -x. Despite rounding, results are exactly monotone in
+    x, because every rounded operation on |x| is monotone.
     """
     small = exponential + _LN2
     large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # at most ln 2, which is below `far`

@@ -22,7 +22,7 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator, IntArray
 
-# The smallest relative distance between different levels: at closer levels, noise would have too few exact digits.
+# The smallest relative distance between different levels: for closer levels, noise would lose too many digits.
 LEAST_GAP = Fraction(1, 10**6)
 
 
@@ -34,7 +34,7 @@ class Point(NamedTuple):
 
 
 class StepNoise:
-    """Gaussian noise of one cell over steps and levels; `covariance` holds its covariance over steps at level 1/2.
+    """Gaussian noise of one cell over steps and levels, with the given `covariance` over steps at level 1/2.
 
     Raise DeclarationError if `covariance` is not a covariance matrix or has a negative entry.
     """
@@ -54,11 +54,11 @@ class StepNoise:
         self._covariance.flags.writeable = False
 
     def at(self, step: int) -> Gaussian:
-        """Return the Gaussian family of the noise of one step."""
+        """Return the noise family of one step."""
         return Gaussian(math.sqrt(self._covariance[step, step]))
 
     def ratios(self, points: Sequence[Point], new: Point) -> FloatArray:
-        """Return Cov[N(point), N(new)] / Var[N(new)] of the noise N, for each point; never negative."""
+        """Return Cov[N(point), N(new)] / Var[N(new)] for each point, where N is the noise; never negative."""
         levels = np.array([float(min(new.level / point.level, Fraction(1))) for point in points])
         steps = [point.step for point in points]
         return np.asarray(self._covariance[steps, new.step] / self._covariance[new.step, new.step] * levels)
@@ -88,7 +88,7 @@ class StepNoise:
 
 
 class Factor(NamedTuple):
-    """Noise at m points as a triangular matrix times normals: noise[order] = triangle @ normals.
+    """Noise at m points as a triangular matrix times standard normals: noise[order] = triangle @ normals.
 
     `order` sorts the points by ascending level, then step; shape (m,). `triangle` has shape (m, m).
     """
@@ -108,7 +108,7 @@ class Factor(NamedTuple):
         return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
 
     def weights(self, point: int) -> tuple[FloatArray, float]:
-        """Return the weights of the other points in the conditional mean at `point`, and the standard deviation.
+        """Return the conditional mean at `point`, as weights of the other points, and the conditional deviation.
 
         Both come from one column of the precision matrix, computed by two triangular solves without cancellation.
         """

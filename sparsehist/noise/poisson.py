@@ -1,7 +1,7 @@
 """Poisson noise, which gives (epsilon, delta)-DP, and the base class of Poisson and Skellam noise.
 
-Noise at a level is the value of a Poisson process at time 1/level, so noise at a coarser level is a later value.
-Increments are independent. So finer noise is one of two independent summands, drawn given their sum.
+Noise at a level is the value of a Poisson process at time 1/level. So coarser noise is the sum of finer noise and an
+independent increment, and finer noise is drawn as one of two independent summands, given their sum.
 
 Papers: [ARNP Thm E.1].
 """
@@ -35,7 +35,7 @@ class ProcessNoise(Family):
     """Integer noise that is the value, at time 1/level, of a process with independent increments.
 
     `sensitivity`, the number of keys of a unit, matters only for the guarantee. Draws invert tables of doubles,
-    within a total variation distance of 1e-13. Tables leave out a probability of about e**-6000.
+    with a total variation error below 1e-13. Tables leave out a probability of about e**-6000.
     """
 
     sensitivity: int = 1
@@ -82,7 +82,7 @@ class ProcessNoise(Family):
 
 
 def poisson_mean(level: Level) -> Fraction:
-    """Return 1 / level, the mean of the process. Raise LevelError if it exceeds 2**24: tables would be too long."""
+    """Return 1 / level, the mean of the process. Raise LevelError if it exceeds 2**24, the limit of the tables."""
     mean = 1 / as_level(level)
     if mean > LARGEST_MEAN:
         raise LevelError(f"Poisson and Skellam noise need a level of at least 2**-24, got {shown(level)}")
@@ -95,10 +95,10 @@ def _mean_between(coarse: Fraction, fine: Fraction) -> float:
 
 @dataclass(frozen=True)
 class Poisson(ProcessNoise):
-    """Poisson noise of mean 1/level: (epsilon, delta)-DP for units with one key, but no zCDP at any rho.
+    """Poisson noise of mean 1/level, which gives (epsilon, delta)-DP for units with one key, but no zCDP.
 
     Published counts are **not centred**: subtract `mean(level)`, a public number, to centre them. An output of 0 is
-    possible for a count of 0 but not for a count of 1, so there is no rho.
+    possible for a count of 0 but not for a count of 1, so no rho-zCDP holds.
 
     Args:
         sensitivity: 1: a unit has one key, and changes its count by at most 1. DeclarationError for other numbers.

@@ -2,7 +2,7 @@
 
 Noise is added modulo k, the number of categories. The noise 0 is 1 / a times as probable as any other value, where a
 = e^(-epsilon / sensitivity). Equivalently, an answer is kept with probability kappa, otherwise replaced by a
-category drawn uniformly. The kappas of successive steps are multiplied.
+category drawn uniformly. Coarsening an answer repeatedly multiplies the kappas.
 
 Source: Warner 1965 and Kairouz, Oh and Viswanath 2014 (the distribution); refine and between: own derivation,
 docs/mathematics.md, "Randomised response and RAPPOR".
@@ -110,7 +110,7 @@ class RandomisedResponse(DenseFamily):
     def _ends(
         self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, ...]], *, rng: Generator
     ) -> IntArray:
-        """Draw noise given two values. `chances` has P[first] if they agree, then P[first] and P[second] if not."""
+        """Draw noise given two values. `chances`: P[first | equal], P[first | different], P[second | different]."""
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
         noise[~agree] = self._chosen(first[~agree], lambda: chances()[1:], second[~agree], rng=rng)
@@ -124,7 +124,7 @@ class RandomisedResponse(DenseFamily):
         *,
         rng: Generator,
     ) -> IntArray:
-        """Return the first or the second value, each with its probability, or another category, drawn uniformly."""
+        """Draw the first or second value with the probabilities `chances`, otherwise another category uniformly."""
         chosen = first.copy()
         left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
         if second is None:
@@ -134,7 +134,7 @@ class RandomisedResponse(DenseFamily):
         if self.categories == 2:
             return chosen
         left = left[~coins(Tail(lambda: chances()[1] / (1 - chances()[0])), left.size, rng=rng)]
-        # Other categories are 1 … k-1 steps after the first value, modulo k, except the steps to the second value.
+        # Another category lies 1 … k-1 steps after the first value, modulo k, but not as many as the second value.
         apart, steps = (second[left] - first[left]) % self.categories, rng.integers(1, self.categories - 1, left.size)
         chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
         return chosen
@@ -145,18 +145,18 @@ class RandomisedResponse(DenseFamily):
             raise DataError(f"noise of randomised response must lie in 0 … {self.categories - 1}")
         return whole
 
-    # The methods below return intervals that contain a probability, at the current working precision.
+    # The methods below return intervals that contain exact probabilities, at the current working precision.
 
     def _total(self, rate: Fraction) -> Interval:
         """Return 1 / P[Z = 0]."""
         return 1 + (self.categories - 1) * decay(rate)
 
     def _ratio(self, fine: Fraction, coarse: Fraction) -> Interval:
-        """Return kappa_coarse / kappa_fine, the kappa of the step from fine to coarse."""
+        """Return kappa_coarse / kappa_fine, the probability that coarsening keeps an answer."""
         return (1 - decay(coarse)) / (1 - decay(fine)) * self._total(fine) / self._total(coarse)
 
     def _step(self, fine: Fraction, coarse: Fraction) -> tuple[Interval, Interval]:
-        """Return the probability that coarse noise equals fine noise, and the probability of each different value."""
+        """Return the probability that coarse noise equals fine noise, and the probability of each other value."""
         ratio = self._ratio(fine, coarse)
         other = (1 - ratio) / self.categories
         return ratio + other, other

@@ -19,8 +19,8 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 class Skellam(ProcessNoise):
     """Skellam noise, the difference of two independent Poisson(1/level) numbers: it gives Rényi-DP.
 
-    The noise is symmetric, with variance 2/level. It has no rho: the zCDP bound of Gaussian noise with the same
-    variance is false for Skellam noise at orders near 1.
+    The noise is symmetric, with variance 2/level. It gives no zCDP: the bound for Gaussian noise of the same variance
+    is false for Skellam noise at orders near 1.
 
     Args:
         sensitivity: Number of keys that a unit may touch, each by at most 1 count; a positive integer. It affects

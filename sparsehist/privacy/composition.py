@@ -1,7 +1,7 @@
 """Compute the joint cost of several releases.
 
-All releases on a noise path are functions of the finest release, so the path costs as much as this release. Paths
-have independent noise, so their costs add up, including paths of different series over the same people. Costs in one
+All releases on a noise path are post-processed from the finest one, so the path costs as much as that release. Paths
+have independent noise, so their costs add up, also for different series over the same people. Costs in one
 currency are added exactly. Costs in different currencies are converted to rho where possible.
 
 Source: Bun and Steinke 2016, Lemma 1.7 and Proposition 1.4; epsilon-DP implies epsilon * tanh(epsilon / 2)-zCDP (our
@@ -20,13 +20,13 @@ from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# If there are more sets of populations than this, the sum over all populations is used, which is an upper bound.
+# If there are more sets of populations, use the sum of costs over all populations instead, an upper bound.
 _MOST_SETS = 1000
 
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """The finest release of a noise path: its noise or currency, its level, and the number of keys of a unit."""
+    """The finest release of a noise path: its noise or currency, its level, and the most keys of a unit."""
 
     law: str
     level: Fraction
@@ -39,7 +39,7 @@ class Cost:
 
     Attributes:
         currency: "rho" (zCDP), "epsilon" (pure DP), or "none" for other guarantees.
-        amount: The exact cost in this currency; None for "none", and for sums over two currencies.
+        amount: The exact cost in this currency; None for "none" and for sums over two currencies.
         rho: The cost as rho of zCDP; None if the guarantee implies no zCDP.
         delta_infinity: Probability that an open domain reveals the only unit of a key; adds up over series.
         parts: The finest release of each path.
@@ -62,8 +62,8 @@ def path_cost(
 ) -> Cost:
     """Return the cost of a noise path. `finest` is its finest level, or None if nothing was released.
 
-    `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for noise whose own bound is
-    tighter than that of its currency. A unit has at most `keys` keys. `delta_infinity` covers the whole path.
+    `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for noise with a tighter
+    bound than its currency implies. A unit has at most `keys` keys. `delta_infinity` covers the whole path.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)
@@ -79,7 +79,7 @@ def path_cost(
 
 
 def as_rho(epsilon: Fraction) -> Fraction:
-    """Return the rho that every epsilon-DP release satisfies: epsilon * tanh(epsilon / 2), rounded up."""
+    """Return a rho for which every epsilon-DP release is rho-zCDP: epsilon * tanh(epsilon / 2), rounded up."""
     return Fraction(zcdp.from_pure(epsilon)) * (1 + Fraction(1, 2**51))
 
 
@@ -109,7 +109,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return the maximal sets of populations that one person may belong to, because no two are declared disjoint."""
+    """Return the maximal sets of populations in which no two are declared disjoint: one person may belong to all."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

@@ -2,7 +2,7 @@
 
 Epsilons of pure DP add up. Gaussian releases are together one Gaussian mechanism with the sum of their rhos. For a
 mix of both, the worst case is randomised response with Gaussian noise, whose joint privacy loss is known. All
-noise with a rho composes as zCDP; with Skellam noise, it composes as Rényi-DP. Each Poisson path uses part of delta.
+noise with a rho composes as zCDP or, with Skellam noise, as Rényi-DP. Poisson paths each take an equal part of delta.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
@@ -23,7 +23,7 @@ from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCD
 from sparsehist.privacy.levels import root
 from sparsehist.typing import FloatArray
 
-# The sum of pure levels needs no delta. So it is replaced only by a bound that is below this share of the sum.
+# Adding up pure-DP levels needs no delta, so use another bound only if it is below this fraction of their sum.
 _WORTH_IT = 0.999
 _ORDERS = np.array([*map(float, range(2, 257)), *(float(1 << k) for k in range(9, 24))])
 
@@ -58,7 +58,7 @@ def _poisson_epsilon(part: Part, delta: float) -> float:
 
 
 def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
-    """Return the joint epsilon of noise with pure DP, zCDP and Rényi-DP (Skellam noise)."""
+    """Return the joint epsilon of releases with pure DP, zCDP or Rényi-DP (Skellam noise)."""
     if any(part.law not in (GAUSSIAN, ZCDP, PURE, SKELLAM) for part in parts):
         return math.inf
     coins = Counter(part.level for part in parts if part.law == PURE)
@@ -83,7 +83,7 @@ def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
 
 
 def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
-    """Return epsilon from Rényi divergences of integer orders: alpha * rho plus the bounds of Skellam noise."""
+    """Return the least epsilon that Rényi divergences of integer orders prove for rho-zCDP and Skellam noise."""
     divergence = _ORDERS * float(rho)
     for part in noise:
         divergence = divergence + skellam.renyi_curve(_ORDERS, part.level, part.keys)
@@ -92,7 +92,7 @@ def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
 
 
 def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: float) -> float:
-    """Return epsilon from the exact joint privacy loss of randomised responses and one Gaussian mechanism."""
+    """Return the epsilon of randomised responses and one Gaussian mechanism, from their exact joint privacy loss."""
     if rho == 0 and len(coins) == 1 and coins.total() <= pure.MOST_RELEASES:
         ((level, times),) = coins.items()
         return min(high, pure.epsilon(delta, level, times))
@@ -108,7 +108,7 @@ def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: flo
 
 
 def _stick(epsilon: FloatArray, mu: float) -> FloatArray:
-    """Return the delta of Gaussian noise for an array of epsilons, which may be negative."""
+    """Return the delta of Gaussian noise with parameter mu for each epsilon; an epsilon may be negative."""
     from scipy.special import log_ndtr
 
     if mu == 0:

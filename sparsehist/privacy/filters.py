@@ -63,7 +63,7 @@ class Filter:
     delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
-        """Return whether noise of the kind `law` has a charge on this route."""
+        """Return whether this route can charge noise of the family or currency `law`."""
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
@@ -74,7 +74,7 @@ class Filter:
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
-        """Return the charge of `level`: the finest level of a path, or the cap of a series (see `by_path`).
+        """Return the charge of a noise path with this finest level, or of a series with this cap (see `by_path`).
 
         `law` is "gaussian", "skellam" or "poisson"; for other noise, it is the currency "rho" or "epsilon". `keys` is
         the number of keys of a unit, for Skellam noise. `earlier` is the number of Poisson series charged before.
@@ -94,13 +94,13 @@ class Filter:
     def fits(
         self, room: Fraction, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0, times: int = 1
     ) -> bool:
-        """Return whether `times` equal paths or series at this level cost at most `room` together."""
+        """Return whether paths or series at this level, `times` in number, have a total charge of at most `room`."""
         if room <= 0 or not self.takes(law):
             return False
         if law != POISSON:
             return times * self.charge(law, level, keys) <= room
         try:
-            # Begin with the last series: it has the smallest share of delta, and fails first if any does.
+            # Begin with the last series: it has the smallest part of delta, so it fails if any series fails.
             series = reversed(range(earlier, earlier + times))
             return sum((self.charge(law, level, earlier=before) for before in series), _NOTHING) <= room
         except DeclarationError:  # at a small delta, no epsilon suffices for Poisson noise with a small mean
@@ -121,7 +121,7 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
     Args:
         route: One of `ROUTES` except "rho".
         epsilon: Total epsilon; positive.
-        delta: The part of delta that is for noise; not used on the pure route.
+        delta: The part of the total delta that is for noise; not used on the pure route.
         order: Order of the Rényi divergence, at least 2; by default the order that allows the largest total rho.
 
     Raises:
@@ -152,7 +152,7 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
 
 
 def routes_for(law: str) -> list[str]:
-    """Return the routes on which noise of the kind `law` has a charge."""
+    """Return the routes that can charge noise of the family or currency `law`."""
     return [route for route, laws in _CHARGES.items() if law in laws]
 
 
@@ -160,7 +160,7 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
     """Return the largest level, rounded down to 12 digits, at which one release is (epsilon, delta)-DP.
 
     The whole delta is for noise. `law` is as for `Filter.charge`; for pure DP, the level is epsilon. Raise
-    DeclarationError if no level satisfies the goal.
+    DeclarationError if no level is (epsilon, delta)-DP.
     """
     found = _largest_within(goal.epsilon, goal.delta, law, keys)
     if found <= 0:
@@ -195,7 +195,7 @@ def _largest_within(epsilon: Fraction, delta: Fraction, law: str, keys: int = 1)
 
 
 def _largest(fits: Callable[[Fraction], bool], law: str) -> Fraction:
-    """Return the largest level that fits, rounded down to 12 digits, or 0. All levels below it must fit too."""
+    """Return the largest level that fits, rounded down to 12 digits; 0 if none fits. Smaller levels must fit too."""
     least = LEAST_OF_MEANS if law in (POISSON, SKELLAM) else _LEAST
     if not fits(least):
         return _NOTHING
@@ -213,7 +213,7 @@ def _renyi_limit(epsilon: Fraction, delta: Fraction, order: int) -> float:
 
 
 def _best_order(epsilon: Fraction, delta: Fraction) -> int:
-    """Return the order that allows the largest rho. This rho has a single maximum over the order."""
+    """Return the order that allows the largest rho. As a function of the order, rho has a single maximum."""
 
     def largest_rho(order: int) -> float:
         return _renyi_limit(epsilon, delta, order) / order

@@ -23,7 +23,7 @@ from sparsehist.privacy import zcdp
 from sparsehist.privacy.levels import Level, at_least_zero, probability, root
 
 _LEAST = 1e-300  # the smallest rho that a search tries
-# Double exponential quadrature on the half line, for integrands that fall as exp(-t) (Takahasi and Mori 1974).
+# Double exponential quadrature on the half line, for integrands that decay like exp(-t) (Takahasi and Mori 1974).
 _STEP = 1 / 16
 _PLACES = _STEP * np.arange(-4 * 16, 5 * 16)
 _NODES = np.exp(_PLACES - np.exp(-_PLACES))

@@ -19,7 +19,7 @@ from sparsehist.privacy.levels import Level, as_level, at_least_zero, level_or_z
 
 @dataclass(frozen=True, init=False)
 class EpsilonDelta:
-    """The guarantee of (epsilon, delta)-DP, at one epsilon and one delta.
+    """A guarantee of (epsilon, delta)-DP for one pair of values.
 
     Attributes:
         epsilon: An exact number of at least 0.
@@ -66,7 +66,7 @@ class EpsilonDelta:
         return zcdp.largest_rho(self.epsilon, self.delta)
 
     def largest_mu(self) -> float:
-        """Return the largest mu, sensitivity / standard deviation, for which Gaussian noise gives this guarantee."""
+        """Return the largest mu = sensitivity / standard deviation for which Gaussian noise gives this guarantee."""
         return math.sqrt(2.0 * gaussian.largest_rho(self.epsilon, self.delta))
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class EpsilonDelta:
 
 
 def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
-    """Read a level, or a pair (epsilon, delta), which stands for the largest level that satisfies it."""
+    """Read a level or a pair (epsilon, delta). A pair stands for the largest level that satisfies it."""
     if isinstance(value, str) and value.strip().lower().startswith("epsilon_delta"):
         value = EpsilonDelta.parse(value)
     if not isinstance(value, EpsilonDelta):

@@ -59,7 +59,7 @@ def as_level(value: Level, name: str = "level") -> Fraction:
         >>> as_level(0.1) == as_level("1/10")
         True
     """
-    # Strings are cached, because each round reads the levels of all earlier rounds.
+    # Levels read from strings are cached, because each round reads the levels of all earlier rounds.
     if type(value) is Fraction and 0 < value.numerator <= _LARGEST and value.denominator <= _LARGEST:
         return value
     return _from_text(value, name) if type(value) is str else _checked(value, name)
@@ -95,7 +95,7 @@ def _advice(value: object, name: str) -> str:
 
 
 def level_or_zero(value: Level, name: str = "level") -> Fraction:
-    """Read a level that may also be 0, in any notation."""
+    """Read a level or 0, in any notation of a number."""
     exact = _or_none(value)
     return exact if exact == 0 else as_level(value, name)
 
@@ -124,7 +124,7 @@ def _or_none(value: Level) -> Fraction | None:
 
 
 def compared(one: Fraction, other: Fraction) -> int:
-    """Return a negative number, 0 or a positive number if `one` is coarser than, equal to or finer than `other`."""
+    """Return a negative integer if `one` is coarser than `other`, 0 if they are equal, else a positive integer."""
     return one.numerator * other.denominator - other.numerator * one.denominator
 
 
@@ -167,7 +167,7 @@ def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
 
 
 def in_prose(level: Fraction) -> Fraction:
-    """Round a level up to four significant digits, so that a guarantee stated with the result remains true."""
+    """Round a level upwards, to four significant digits, so that a guarantee stated with the result remains true."""
     return -rounded_down(-level, 4)
 
 

@@ -2,7 +2,7 @@
 
 Let F be the distribution function of noise with mean 1/level, and T = 1 - F. If the count decreases, delta is F(k) -
 e**epsilon F(k - 1) at k = floor(mean e**-epsilon). If it increases, delta is T(k - 1) - e**epsilon T(k) at
-k = floor(mean e**epsilon). The larger delta holds. Some outputs are impossible under a neighbour, so no rho exists.
+k = floor(mean e**epsilon). The larger delta holds. Some outputs are impossible under a neighbour, so zCDP fails.
 
 Source: our own derivation. [ARNP Lemma E.2, Lemma E.3] hold and are 3 to 7 times larger. Papers: [ARNP Thm E.2, Cor.
 E.3].
@@ -41,8 +41,8 @@ def epsilon(delta: Level, level: Level) -> float:
     target, mean = probability(delta), float(1 / as_level(level))
     if _delta(_LARGEST_EPSILON, mean) > target:
         raise DeclarationError(
-            "no epsilon gives this delta, because an output that a neighbour cannot have is more probable; take a "
-            f"larger delta or mean; got delta {delta!r}, mean {mean:g}, probability {math.exp(-mean):.3g}"
+            "no epsilon gives this delta, because an output that is impossible for a neighbour is more probable; "
+            f"take a larger delta or mean; got delta {delta!r}, mean {mean:g}, probability {math.exp(-mean):.3g}"
         )
     if _delta(0.0, mean) <= target:
         return 0.0

@@ -1,8 +1,8 @@
 """Exact composition of releases that are each epsilon-DP, or (epsilon_i, delta_i)-DP.
 
 The worst case is binary randomised response, called a coin: its privacy loss is epsilon_i with probability
-1 / (1 + e**-epsilon_i), otherwise -epsilon_i. If P(L) is the probability that the losses add up to L, delta(e) = 1 -
-prod over i of (1 - delta_i) * (1 - sum over L > e of P(L) (1 - e**(e - L))).
+1 / (1 + e**-epsilon_i), otherwise -epsilon_i. If P(L) is the probability that the losses add up to L, delta is 1 -
+prod over i of (1 - delta_i) * (1 - sum over L > epsilon of P(L) (1 - e**(epsilon - L))).
 
 Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3, optimal over all such releases; Murtagh and Vadhan 2016, Theorem
 1.5. It replaces [Interactive Thm 4], whose printed delta is false. Numerical gap: a relative 1e-9; with more than
@@ -29,7 +29,7 @@ _MOST_SUMS, _GRID_STEPS = 1 << 20, 1 << 16
 
 
 def delta(epsilon: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest delta for which `times` releases with `each`-DP are together (epsilon, delta)-DP.
+    """Return the smallest joint delta, at this epsilon, of releases with the epsilon `each`; `times` is their number.
 
     Example:
         >>> delta(7.5, 0.05, 1000)
@@ -40,7 +40,7 @@ def delta(epsilon: Level, each: Level, times: int = 1) -> float:
 
 
 def epsilon(delta: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest epsilon for which `times` releases with `each`-DP are together (epsilon, delta)-DP.
+    """Return the smallest joint epsilon, at this delta, of releases with the epsilon `each`; `times` is their number.
 
     Example:
         >>> epsilon(1e-6, 0.05, 1000)
@@ -74,7 +74,7 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
 def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
     """Return all sums of privacy losses of independent randomised responses, and their probabilities.
 
-    `coins` maps each epsilon to its number of responses. Both results have shape (m,). If there would be more than
+    `coins` maps each epsilon to the number of its responses. Both results have shape (m,). If there would be over
     2**20 sums, epsilons are rounded up to a grid, which gives an upper bound on delta.
     """
     if math.prod(times + 1 for times in coins.values()) > _MOST_SUMS:
@@ -116,7 +116,7 @@ def _delta(epsilon: float, law: tuple[FloatArray, FloatArray]) -> float:
 
 
 def _epsilon(delta: float, law: tuple[FloatArray, FloatArray]) -> float:
-    """Return the smallest epsilon for a delta. Between adjacent losses, delta is a - b e**epsilon with fixed a, b."""
+    """Return the smallest epsilon for a delta. Between adjacent losses, delta is linear in e**epsilon."""
     order = np.argsort(-law[0])
     loss, weight = law[0][order], law[1][order]
     with np.errstate(divide="ignore"):

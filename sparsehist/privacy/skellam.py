@@ -25,7 +25,7 @@ from sparsehist.privacy import zcdp
 from sparsehist.privacy.levels import Level, as_level, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
-_EXPAND_FROM = 1e3  # from this variance on, use a power series: the quotient I0/I1 would be rounded to 1
+_EXPAND_FROM = 1e3  # from this variance on, use a power series, because I0/I1 is too close to 1 for doubles
 
 
 def renyi(alpha: int, level: Level, keys: int = 1) -> float:
@@ -72,7 +72,7 @@ def delta(epsilon: Level, level: Level, keys: int = 1) -> float:
 
 
 def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
-    """Return the slopes and offsets of the three bounds on the divergence, which are linear in its order."""
+    """Return the slope and offset of each of the three bounds on the divergence, as linear functions of the order."""
     if keys < 1:
         raise DeclarationError(f"keys must be at least 1, got {shown(keys)}")
     variance = float(2 / as_level(level))
@@ -84,7 +84,7 @@ def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
 
 
 def _integers(best: float) -> list[float]:
-    """Return the two integers next to `best`, which is an order minus 1. The integers are at least 1."""
+    """Return the two integers around `best`, an order minus 1. Both are at least 1."""
     below = float(max(1, math.floor(best)))
     return [below, below + 1.0]
 

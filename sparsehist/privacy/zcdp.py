@@ -1,4 +1,4 @@
-"""Conversions between zero-concentrated DP and (epsilon, delta)-DP, at the best order of the divergence.
+"""Conversions between zero-concentrated DP and (epsilon, delta)-DP, at the best order of the Rényi divergence.
 
 A rho-zCDP release is (epsilon, delta(t))-DP for every order t + 1 > 1 of the Rényi divergence, with this delta(t):
 
@@ -61,14 +61,14 @@ def from_pure(epsilon: Level) -> float:
         >>> from_pure(1.0)
         0.4621171572...
 
-    Source: our own derivation. The Rényi divergence of randomised response, divided by its order, is largest at 1.
+    Source: our own derivation. For randomised response, Rényi divergence / order is largest at order 1.
     """
     value = float(at_least_zero(epsilon, "epsilon"))
     return value * math.tanh(value / 2.0)
 
 
 def least_log_delta(epsilon: float, rho: float, order: Callable[[float], list[float]] = lambda t: [t]) -> float:
-    """Return the smallest ln delta(t), at most 0, over the candidates that `order` returns for the best t."""
+    """Return the smallest ln delta(t), at most 0, over the list of t that `order` returns for the best real t."""
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
     found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in order(best)]
     return min(0.0, *found)
@@ -80,7 +80,7 @@ def best_order(delta: float, rho: float) -> float:
 
 
 def epsilon_at(t: float, delta: float, rho: float) -> float:
-    """Return the epsilon that follows from rho-zCDP at a delta, by the divergence of order 1 + t."""
+    """Return the epsilon that follows from rho-zCDP at this delta, by the Rényi divergence of order 1 + t."""
     return (1.0 + t) * rho - _log_inverse(t) - (math.log(delta) + math.log1p(t)) / t
 
 

@@ -22,7 +22,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# Largest noise that a level may have for sealing, relative to the noise at the cap: doubles must hold its offsets.
+# Largest noise of a level that can be sealed, relative to the noise at the cap. Doubles cannot hold larger offsets.
 _WIDEST = 2.0**20
 
 

@@ -61,7 +61,7 @@ class LaplacePath:
     def jumps(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return coordinate, level and size of all m jumps, sorted by coordinate, then from fine to coarse.
 
-        Each array has shape (m,). Noise at level x is the noise at the finest level plus all jumps at levels from x on.
+        Each array has shape (m,). Noise at a level is noise at the finest level plus the jumps between these levels.
         """
         before = np.concatenate([[0.0], self._jumps.values[:-1]])
         first = np.diff(self._jumps.coordinate, prepend=-1) != 0
@@ -69,7 +69,7 @@ class LaplacePath:
         return self._jumps.coordinate.copy(), self._jumps.levels.copy(), self._jumps.values - before
 
     def evaluate(self, level: Level) -> FloatArray:
-        """Return the noise at a level, in counts; shape (n,). Raise LevelOrderError outside `interval`."""
+        """Return the noise at a level, in counts; shape (n,). Raise LevelOrderError if it is outside `interval`."""
         target = as_level(level)
         if not self._coarsest <= target <= self._finest:
             raise LevelOrderError(f"extend the path first, to cover the level {level_text(target)}")
@@ -186,8 +186,8 @@ def _jumps_to_finer(
 
 
 def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
-    """Return the level t of the next jump above `level`: ln(t/level) + (t - level) * distance = clock."""
-    # With w = t * distance, w + ln w = product + ln(product) + clock. Wright's omega function returns this w.
+    """Return the level t of the next jump, which solves ln(t/level) + (t - level) * distance = clock."""
+    # With w = t * distance, w + ln w = product + ln(product) + clock. Wright's omega function solves this for w.
     product = level * distance
     # For smaller products, the omega function would underflow, but then the distance is negligible.
     far = product > 1e-280

@@ -175,9 +175,9 @@ class MultipleRelease:
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes. They contain the truth or, if sealed, reveal only a release at the cap.
+        """Return the state as bytes, which reveal the truth or, if it is sealed, only a release at the cap.
 
-        Save the bytes after each release, before publishing it. A copy from older bytes would draw different noise.
+        Save the bytes after each release, before publishing it. Older bytes do not contain its noise.
         """
         with self._lock:
             self._require_whole()
@@ -196,7 +196,7 @@ class MultipleRelease:
             return pack(_KIND, about, [state.anchor, *state.offsets.values()])
 
     def release(self, level: Level) -> VectorRelease:
-        """Release the vector at a level, coarser or finer than before. The same level always returns the same values.
+        """Release the vector at any level, in any order. The same level always returns the same values.
 
         Raises:
             LevelError: If `level` is not a valid level.
@@ -213,7 +213,7 @@ class MultipleRelease:
                     f"requested level {level_text(target)}, cap {level_text(self._cap)}, difference "
                     f"{level_text(target - self._cap)}; nothing was released"
                 )
-            state.family.statement(target)  # raise for a family without a guarantee before drawing
+            state.family.statement(target)  # raises an error for a family without a guarantee
             grid = step_of(state, target, self._step)
             if target not in state.offsets:
                 self._require_own_process()

@@ -1,4 +1,4 @@
-"""Draw, for groups of cells with equal counts, how many cells exceed the threshold: Binomial(n, p), given ln p.
+"""Draw the number of cells above the threshold in each group of cells with equal counts: Binomial(n, p), given ln p.
 
 numpy's binomial is not used, because its total variation error is 1e-4 at a mean of 300. All groups with small means
 are drawn together, by inversion. For each of the few groups with a large mean, a table of probabilities is computed.
@@ -17,7 +17,7 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
 # Largest number of cells that a round may draw from one group of cells with equal counts.
-# Reaching this limit reveals no secret counts: a series refuses releases with over 2**30 expected false keys.
+# Only groups of empty cells can exceed this limit, so the error for larger groups reveals no secret counts.
 MOST_SUCCESSES = 2.0**31
 # For more trials and a smaller p than these limits, draw Poisson numbers, with a total variation error of 2.4e-13.
 _MANY_TRIALS, _RARE = 1e15, 1e-12
@@ -88,7 +88,7 @@ def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> Int
         over, k = np.flatnonzero(passed[-1]), k + _STEPS
         pending = pending[over]
         uniform, rise, fall, mass, reached = (each[over] for each in (uniform, rise, fall, masses[-1], sums[-1]))
-    # Rounding errors can make more successes than trials possible, so limit the result to the number of trials.
+    # Rounding errors may make the result larger than the number of trials, so limit the result to this number.
     return np.minimum(result, trials.astype(np.int64))
 
 

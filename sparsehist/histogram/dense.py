@@ -73,7 +73,7 @@ def release_dense(
 def noise_at_level(
     family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
-    """Draw noise at a level given the noise at adjacent levels, or return the noise of this level if it is known."""
+    """Draw noise at a level given the noise at adjacent levels, or return the noise at this level if it is known."""
     if level in neighbours:
         return neighbours[level]
     coarser = max((known for known in neighbours if known < level), default=None)

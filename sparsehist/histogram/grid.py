@@ -61,7 +61,7 @@ def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, ter
     """Bound the total variation distance between a release, computed in doubles, and its exact distribution.
 
     The bound counts only errors that the data of one unit can change. It depends on public numbers only, and the
-    bounds of several releases add up. See docs/promises.md for its meaning, docs/mathematics.md for its derivation.
+    bounds of several releases add up. See docs/promises.md for its meaning and docs/mathematics.md for a proof.
 
     Args:
         numbers: How many noisy numbers depend on one unit.

@@ -34,7 +34,7 @@ class History(NamedTuple):
     column: IntArray  # index in `levels` of the level of each release; shape (releases,)
 
     def bounds(self, counts: FloatArray) -> FloatArray:
-        """Return the largest noise at each level of an unpublished cell with each count; shape (levels, counts)."""
+        """Return the largest noise of an unpublished cell at each level, for each count; shape (levels, counts)."""
         return np.asarray(self.thresholds[:, np.newaxis] - counts)
 
 
@@ -57,8 +57,8 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Return an upper bound on -ln P[a cell of this count was never published], for each count; it may be infinite.
 
-    Levels within 1 % of each other share a bound if that is tighter. By Lévy's inequality, noise exceeds a threshold
-    at one of these levels with at most twice the probability for the coarsest, as increments are symmetric or >= 0.
+    Levels within 1 % of each other share a bound if it is tighter: by Lévy's inequality, P[noise > threshold at one
+    of these levels] <= 2 P[noise > threshold at the coarsest], because increments are symmetric or nonnegative.
     """
     if not history.levels:
         return np.zeros(counts.size)
@@ -92,7 +92,7 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> Bo
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """Return the smallest count with a rarity above `RAREST`, or infinity. Rarity must increase with the count."""
+    """Return the smallest count with a rarity above `RAREST`, else infinity. Rarity must increase with the count."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -104,7 +104,7 @@ def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
-    """Return whether the next round must draw all empty cells, after releases at (level, effective threshold)."""
+    """Return whether the last of `releases`, (level, effective threshold) pairs, must draw all empty cells."""
     return float(rarity(family, history_of(releases), np.zeros(1))[0]) > RAREST
 
 

@@ -80,10 +80,10 @@ def count_limits(
     alpha: float,
     least: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return lower and upper confidence limits of the true counts, all at least `least`, of published noisy counts.
+    """Return lower and upper confidence limits for the true counts behind published noisy counts.
 
-    Limits are multiples of `step`, the step of the noise grid. For every true count, coverage is at least 1 - alpha.
-    It exceeds 1 - alpha by less than twice the probability of the most probable published value.
+    True counts are at least `least`; limits are multiples of the grid `step`. For every true count, coverage is at
+    least 1 - alpha. It exceeds 1 - alpha by less than twice the probability of the most probable published value.
     """
     if not 0 < alpha < 1:
         raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
@@ -148,7 +148,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """Return the counts to average over: `least` to `top`, with 8 per standard deviation if these are over 4000."""
+    """Return the counts to average over: all from `least` to `top` or, if over 4000, 8 per standard deviation."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8

@@ -2,7 +2,7 @@
 
 Suppose that l keys belong to one unit only, and that this unit adds r to the count of each. A release publishes at
 least one of these keys with probability 1 - P[Z <= threshold - r]**l. The sum of this probability over all release
-points (step and level), for the worst r and l, bounds the delta of all releases, adaptive or not.
+points (step and level), for the worst r and l, bounds the delta of all releases, even if they are adaptive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Point = tuple[int, Fraction]
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
     """Return, for each pair in `touched`, the probability that a release publishes a key that only one unit has.
 
-    A pair (r, l) in `touched` stands for a unit that adds r to the count of each of its keys, of which it has l.
+    A pair (r, l) in `touched` stands for a unit that has at most l keys, and adds r to the count of each of them.
     """
     added, keys = np.array(touched, np.float64).T
     hidden = keys * family.log_cdf(threshold - added, level)
@@ -77,7 +77,7 @@ class OpenBudget:
         step = published_step(family, level)
 
         def alone(pair: tuple[int, int], allowed: Fraction) -> float:
-            """Return the threshold that some key of a unit exceeds with probability `allowed` (if below 1)."""
+            """Return the threshold that at least one key of a unit exceeds with probability `allowed` (below 1)."""
             added, keys = pair
             chance = -math.expm1(math.log1p(-min(float(allowed), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))

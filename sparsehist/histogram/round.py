@@ -44,11 +44,11 @@ _BATCH = 1 << 19
 # For few cells, draw several paths per cell in one call, because the call takes more time than the draws.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
-# A batch of cells: their noise paths, their groups, and whether their noise at the new level exceeds the margin.
+# A batch of cells: their noise paths, their groups, and whether each noisy count exceeds the new threshold.
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]
-# One try for each cell: whether it accepts or rejects the cell, whether it accepts the cell, and the noise path.
+# One try for each cell: whether it gives a decision, whether it accepts the cell, and the noise path.
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]
-# A function that extends plain and upper noise to past levels. It returns which paths fit, and the upper paths.
+# A function that extends plain and upper noise to past levels. It returns which of them fit, and upper paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
@@ -255,7 +255,7 @@ def race(
 
 
 def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: NoiseArray) -> None:
-    """Fill `paths`, shape (rows, q), with noise paths. Draw each path again until it is at or below its bounds."""
+    """Fill `paths`, shape (rows, q), with noise paths. Redraw each path until all of it is within its bounds."""
 
     def attempt(cell: IntArray) -> _Attempts:
         path = draw(cell.size)
@@ -274,7 +274,7 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
 
 
 def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
-    """Call `attempt` until each cell is accepted or rejected. Fill `paths`. Return which are accepted; shape (q,)."""
+    """Call `attempt` until each cell is accepted or rejected. Fill `paths`. Return which cells are accepted."""
     won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
     tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
     while pending.size:

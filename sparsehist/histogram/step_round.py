@@ -1,8 +1,8 @@
 """For running counts, draw the cells that become tracked at a release point (step and level), and their noise.
 
-Cells are drawn lazily or explicitly, as in `sparsehist.histogram.round`. Noise at a past point is Cov/Var times the
-noise at the new point, plus an independent residual, the same for both coupled paths. A key that is empty at a step
-may be published at this step even if units touch it later. Otherwise, a false key would reveal that none do.
+Cells are drawn lazily or explicitly, as in `sparsehist.histogram.round`. Noise at a past point is a multiple of
+the noise at the new point, plus an independent residual, which both coupled paths share. A key that is empty at a
+step may be published there even if units touch it later. Otherwise, a false key would reveal that no unit does.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -56,7 +56,7 @@ class PointHistory:
         return replace(self, thresholds=(*self.thresholds[:at], lowest, *self.thresholds[at + 1 :]))
 
     def bounds(self, counts: IntArray, steps: Sequence[int]) -> FloatArray:
-        """Return the largest noise that untracked cells with these counts can have at each point; (points, cells)."""
+        """Return the largest noise that untracked cells with these counts can have; shape (points, cells)."""
         place = {step: i for i, step in enumerate(steps)}
         at = counts[[place[point.step] for point in self.points]]
         bounds: FloatArray = np.array(self.thresholds, np.float64)[:, np.newaxis] - at.astype(np.float64)
@@ -75,7 +75,7 @@ class PointHistory:
         return total
 
     def draws_all_empty(self, noise: StepNoise) -> bool:
-        """Return whether the next round must draw all keys that are empty at every step."""
+        """Return whether the round of the last release must draw all keys that are empty at every step."""
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
 
     def largest_tail(self, noise: StepNoise) -> float:
@@ -94,9 +94,9 @@ class StepRound(NamedTuple):
     """
 
     tracked: FloatArray  # shape (t,)
-    cells: IntArray  # index of each newly tracked cell in `counts`, or -1; shape (q,)
+    cells: IntArray  # index of each newly tracked cell in `counts`, or -1 if it is empty; shape (q,)
     paths: FloatArray  # noise of newly tracked cells at all release points; shape (points, q)
-    exceeds: BoolArray  # whether their count + noise exceeds the new threshold; shape (q,)
+    exceeds: BoolArray  # whether count + noise of each newly tracked cell exceeds the new threshold; shape (q,)
 
 
 def draw_step_round(
@@ -147,7 +147,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Return the indices of keys whose history would be too improbable if all their counts were the largest one."""
+    """Return the indices of keys whose history would be too improbable if they always had their last count."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -159,7 +159,7 @@ def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -
 def _candidates(
     family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Draw for each count whether its noisy count exceeds the threshold. Return the indices of those that do."""
+    """Draw for each count whether count + noise exceeds the threshold. Return the indices of the counts that do."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:
@@ -208,7 +208,7 @@ class _Draw:
         return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Draw the noise of each cell at all points, again and again until it is within its bounds at past points."""
+        """Draw the noise of each cell at all points. Redraw it until it is within its bounds at all past points."""
         counts = self._counts(cells)
         bounds = np.full((len(self.history.points), cells.size), np.inf)
         if self.past.points:

@@ -54,7 +54,7 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
     step = published_step(family, level)
     threshold = step * (math.ceil(float(family.inverse_log_tail(log_share, level)) / step - 0.5))
     while log_share < float(family.log_tail(effective_threshold(threshold, step), level)):
-        threshold += step  # Rounding may have made the threshold too low, so increase it until it is not.
+        threshold += step  # Rounding may have made the threshold too low, so increase it until it is high enough.
     return threshold
 
 

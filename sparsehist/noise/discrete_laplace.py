@@ -127,7 +127,7 @@ class DiscreteLaplace(Family):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
         size = whole_number("size", size)
         least = _clipped(np.floor(float_entries("threshold", threshold, size))) + 1
-        # The distribution is memoryless from 0 on. Below 0, rejection sampling accepts at least half of the draws.
+        # Noise is memoryless from 0 on. For thresholds below 0, rejection accepts at least half of the draws.
         noise = np.maximum(least, 0) + draw(_geometric(self.rate(level)), size, rng=rng)
         pending = np.flatnonzero(least < 0)
         while pending.size:
@@ -178,7 +178,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Draw fine noise given coarse noise, by inversion, so that fine noise never decreases with coarse noise."""
+    """Draw fine noise by inversion, given coarse noise. Larger coarse noise never gives smaller fine noise."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)

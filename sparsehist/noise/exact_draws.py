@@ -34,7 +34,7 @@ _MOST_BITS = 1 << 14
 _FEWEST = np.uint64(1 << 45)
 # Error bound for `exponent` in `Uniforms.count`: 2**-45 from the unknown bits of U, plus rounding errors.
 _ROOM = 2.0**-43
-# Smaller rates are replaced by this rate in doubles, to avoid division by 0. Interval arithmetic uses exact rates.
+# Computations in doubles use at least this rate, to avoid division by 0. Interval arithmetic uses the exact rate.
 _SLOWEST = 1e-290
 
 
@@ -88,9 +88,7 @@ class Tail:
                 if logarithm.delta.b <= max(abs(float(logarithm.mid)) * 2.0**-60, 2.0**-70):
                     return float(logarithm.mid)
             bits *= 2
-        raise LevelError(
-            "levels are too close to each other: the probability that noise differs between them is too small"
-        )
+        raise LevelError("levels are too close: the probability that their noise differs is too small to compute")
 
 
 @secret
@@ -113,7 +111,7 @@ class Uniforms:
     ) -> IntArray:
         """For each U at positions `at`, count the integers k >= 0 with U < weight * e**(-shrink * power - rate * k).
 
-        Use 1 - U for U where `flipped`. Limit counts to `most`. For m positions, arguments are scalars or shape (m,).
+        Use 1 - U instead of U where `flipped`. Limit counts to `most`. Arrays have one entry per position.
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words
@@ -138,7 +136,7 @@ class Uniforms:
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
-        """Return the exact count for one U, starting at `guess`. Give intervals more bits until they determine it."""
+        """Return the exact count for one uniform number. Start at `guess`, and add bits until it is certain."""
         count, bits = guess, 64
         while True:
             word = self._leading(place, bits)

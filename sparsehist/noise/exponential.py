@@ -25,7 +25,7 @@ class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
     Noise is never negative, so an output proves that the true count is at most the output. Therefore `statement`
-    always raises an error. Draws are numpy's exponential doubles. Equal noise at two levels is the same double.
+    always raises an error. Draws are numpy's exponential variates. Equal noise at two levels is the same double.
 
     Example:
         >>> Exponential().std(4)

@@ -127,7 +127,7 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw noise at a finer level. In a `Family`, rows of noise may share one random number per column."""
+        """Draw noise at a finer level. In a `Family`, noise of shape (rows, n) uses one random number per column."""
 
     @abstractmethod
     def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray:
@@ -187,7 +187,7 @@ class Family(DenseFamily):
 
 
 class JumpFamily(Family):
-    """Real noise with increments that are 0 with probability (coarse / fine level)**power, else like coarse noise."""
+    """Real noise. Its increment is 0 with probability (coarse / fine level)**power, else like coarse noise."""
 
     power: ClassVar[int]
 

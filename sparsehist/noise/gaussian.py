@@ -118,13 +118,13 @@ class Gaussian(Family):
             values[far] = low * np.sqrt(1.0 + 2.0 * rng.standard_exponential(far.size) / low / low)
             far = far[rng.random(far.size) * values[far] > low]
         values *= std
-        # If rounding errors have produced at most the threshold, take the next double above the threshold.
+        # If rounding has produced a value that is not above the threshold, take the next double above the threshold.
         return np.maximum(values, np.nextafter(bound, np.inf))
 
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Return the weights of coarse and fine noise in middle noise, and the std of the rest, at sensitivity 1."""
+    """Return the weights of coarse and fine noise in middle noise, and the std of the residual, at sensitivity 1."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

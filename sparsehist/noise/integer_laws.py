@@ -102,19 +102,19 @@ class IntegerLaw:
 
 
 def _reach(variance: float, exponent: float) -> int:
-    """Return a distance from the mean that is exceeded with probability below 2 e**-exponent (by Bernstein)."""
+    """Return a distance from the mean that is exceeded with probability below 2 e**-exponent (Bernstein bound)."""
     return math.ceil(exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance))
 
 
 def _from_ratios(first: int, mode: int, log_ratios: FloatArray) -> IntegerLaw:
-    """Return the distribution of probabilities f(k), given `log_ratios` ln(f(k) / f(k - 1)) for k = first + 1, …."""
+    """Return the distribution with probabilities f(k), given `log_ratios` ln(f(k) / f(k - 1)), k = first + 1, …."""
     below, above = log_ratios[: mode - first], log_ratios[mode - first :]
     return IntegerLaw(first, np.concatenate([-np.cumsum(below[::-1])[::-1], [0.0], np.cumsum(above)]))
 
 
 @lru_cache(maxsize=8)
 def poisson_law(mean: float) -> IntegerLaw:
-    """Return the Poisson distribution for a mean of at most `LARGEST_MEAN`. Means below 1e-290 count as 1e-290."""
+    """Return the Poisson distribution for a mean of at most `LARGEST_MEAN`. Tiny means are raised to 1e-290."""
     mean = max(mean, _TINY)
     reach, mode = _reach(mean, _FARTHEST), math.floor(mean)
     first = max(0, mode - reach)
@@ -149,7 +149,7 @@ def binomial_law(trials: float, success: float) -> IntegerLaw:
 
 
 def poisson(mean: float, size: int, *, rng: Generator) -> IntArray:
-    """Draw `size` Poisson numbers of any mean below 2**62. Large means are divided among several draws."""
+    """Draw `size` Poisson numbers of any mean below 2**62. Numbers of large mean are sums of several draws."""
     parts = max(1, math.ceil(mean / LARGEST_MEAN))
     law = poisson_law(mean / parts)
     return sum((law.quantile(draw_uniforms(size, rng=rng)) for _ in range(parts)), np.zeros(size, np.int64))
@@ -158,7 +158,7 @@ def poisson(mean: float, size: int, *, rng: Generator) -> IntArray:
 def part_quantile(
     sums: IntArray, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float], uniforms: Uniforms
 ) -> IntArray:
-    """Return quantiles of X given the sum X + Y, for independent X ~ part and Y ~ rest, one uniform per column.
+    """Return quantiles of X given sums X + Y, for independent X ~ part, Y ~ rest, at one uniform number per column.
 
     Both distributions are Poisson or both are Skellam, with these `means`. `sums` has shape (n,) or (rows, n).
     Quantiles increase with the sum (Efron 1965); if rounding errors break this order, it is restored. Raise DataError
@@ -193,7 +193,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Increase entries of `carried` until each column has the order of that column of `values`; shape (rows, n)."""
+    """Increase entries of `carried` until each column is ordered like that column of `values`; shape (rows, n)."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

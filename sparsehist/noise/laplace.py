@@ -111,7 +111,7 @@ class _Kernel(NamedTuple):
     """The distribution of finer noise given coarse noise x >= 0; a < b are the rates of the two levels.
 
     The survival function at y is (a+b)/(2b) e**(-(b-a)y) for 0 <= y < x, and (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)) for
-    y >= x; x has an atom. For y < 0, the distribution function is (b-a)/(2b) e**((a+b)y).
+    y >= x. There is an atom at x. For y < 0, the distribution function is (b-a)/(2b) e**((a+b)y).
     """
 
     total: float  # a + b

@@ -22,7 +22,7 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator, IntArray
 
-# The smallest relative distance between different levels: for closer levels, noise would lose too many digits.
+# The smallest relative distance between different levels: for closer levels, noise would have too few digits.
 LEAST_GAP = Fraction(1, 10**6)
 
 
@@ -54,11 +54,11 @@ class StepNoise:
         self._covariance.flags.writeable = False
 
     def at(self, step: int) -> Gaussian:
-        """Return the noise family of one step."""
+        """Return the Gaussian noise family for one step."""
         return Gaussian(math.sqrt(self._covariance[step, step]))
 
     def ratios(self, points: Sequence[Point], new: Point) -> FloatArray:
-        """Return Cov[N(point), N(new)] / Var[N(new)] for each point, where N is the noise; never negative."""
+        """Return Cov[N(point), N(new)] / Var[N(new)] for each point, where N is the noise. No ratio is negative."""
         levels = np.array([float(min(new.level / point.level, Fraction(1))) for point in points])
         steps = [point.step for point in points]
         return np.asarray(self._covariance[steps, new.step] / self._covariance[new.step, new.step] * levels)
@@ -108,7 +108,7 @@ class Factor(NamedTuple):
         return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
 
     def weights(self, point: int) -> tuple[FloatArray, float]:
-        """Return the conditional mean at `point`, as weights of the other points, and the conditional deviation.
+        """Return the conditional mean at `point`, as weights of other points, and the conditional standard deviation.
 
         Both come from one column of the precision matrix, computed by two triangular solves without cancellation.
         """

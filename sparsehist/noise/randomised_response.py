@@ -2,7 +2,7 @@
 
 Noise is added modulo k, the number of categories. The noise 0 is 1 / a times as probable as any other value, where a
 = e^(-epsilon / sensitivity). Equivalently, an answer is kept with probability kappa, otherwise replaced by a
-category drawn uniformly. Coarsening an answer repeatedly multiplies the kappas.
+category drawn uniformly. If an answer is coarsened twice, the kappas are multiplied.
 
 Source: Warner 1965 and Kairouz, Oh and Viswanath 2014 (the distribution); refine and between: own derivation,
 docs/mathematics.md, "Randomised response and RAPPOR".
@@ -134,7 +134,7 @@ class RandomisedResponse(DenseFamily):
         if self.categories == 2:
             return chosen
         left = left[~coins(Tail(lambda: chances()[1] / (1 - chances()[0])), left.size, rng=rng)]
-        # Another category lies 1 … k-1 steps after the first value, modulo k, but not as many as the second value.
+        # To choose another category, add 1 … k-1 to the first value, modulo k, and skip the second value.
         apart, steps = (second[left] - first[left]) % self.categories, rng.integers(1, self.categories - 1, left.size)
         chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
         return chosen

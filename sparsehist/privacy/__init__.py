@@ -1,6 +1,6 @@
 """Levels, privacy guarantees, conversions between guarantees, and the joint cost of several releases.
 
-The modules `gaussian`, `zcdp`, `pure`, `poisson` and `skellam` each convert the guarantee of their kind of noise.
+The modules `gaussian`, `zcdp`, `pure`, `poisson` and `skellam` each convert one guarantee to (epsilon, delta)-DP.
 Privacy filters are in `filters`. This package needs numpy and scipy only, and does no I/O.
 """
 

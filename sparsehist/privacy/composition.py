@@ -1,6 +1,6 @@
 """Compute the joint cost of several releases.
 
-All releases on a noise path are post-processed from the finest one, so the path costs as much as that release. Paths
+All releases on a noise path could be drawn from the finest one, so the path costs as much as that release. Paths
 have independent noise, so their costs add up, also for different series over the same people. Costs in one
 currency are added exactly. Costs in different currencies are converted to rho where possible.
 
@@ -20,13 +20,13 @@ from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# If there are more sets of populations, use the sum of costs over all populations instead, an upper bound.
+# For more sets of populations than this, use an upper bound: the sum of the costs of all populations.
 _MOST_SETS = 1000
 
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """The finest release of a noise path: its noise or currency, its level, and the most keys of a unit."""
+    """The finest release of a noise path: its noise or currency, its level, and the maximum number of keys."""
 
     law: str
     level: Fraction
@@ -109,7 +109,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return the maximal sets of populations in which no two are declared disjoint: one person may belong to all."""
+    """Return the maximal sets of populations without a disjoint pair. One person may belong to all of a set."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

@@ -160,7 +160,7 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
     """Return the largest level, rounded down to 12 digits, at which one release is (epsilon, delta)-DP.
 
     The whole delta is for noise. `law` is as for `Filter.charge`; for pure DP, the level is epsilon. Raise
-    DeclarationError if no level is (epsilon, delta)-DP.
+    DeclarationError if there is no such level.
     """
     found = _largest_within(goal.epsilon, goal.delta, law, keys)
     if found <= 0:

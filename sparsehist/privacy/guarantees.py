@@ -1,4 +1,4 @@
-"""`EpsilonDelta`: a pair (epsilon, delta), which also stands for the largest level that satisfies it.
+"""`EpsilonDelta`: a pair (epsilon, delta), which can stand for the largest level that gives this guarantee.
 
 (epsilon, delta)-DP does not imply zCDP, because an event of probability delta may reveal everything. Conversions for
 each kind of noise are in `sparsehist.privacy.gaussian`, `zcdp`, `pure`, `poisson` and `skellam`.
@@ -74,7 +74,7 @@ class EpsilonDelta:
 
 
 def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
-    """Read a level or a pair (epsilon, delta). A pair stands for the largest level that satisfies it."""
+    """Read a level or a pair (epsilon, delta). A pair stands for the largest level that gives this guarantee."""
     if isinstance(value, str) and value.strip().lower().startswith("epsilon_delta"):
         value = EpsilonDelta.parse(value)
     if not isinstance(value, EpsilonDelta):

@@ -95,7 +95,7 @@ def _advice(value: object, name: str) -> str:
 
 
 def level_or_zero(value: Level, name: str = "level") -> Fraction:
-    """Read a level or 0, in any notation of a number."""
+    """Read a level, or the number 0, exactly."""
     exact = _or_none(value)
     return exact if exact == 0 else as_level(value, name)
 

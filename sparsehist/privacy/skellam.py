@@ -84,7 +84,7 @@ def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
 
 
 def _integers(best: float) -> list[float]:
-    """Return the two integers around `best`, an order minus 1. Both are at least 1."""
+    """Return the two integers around `best`, which is a real order minus 1. Both are at least 1."""
     below = float(max(1, math.floor(best)))
     return [below, below + 1.0]
 

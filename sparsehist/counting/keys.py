@@ -16,7 +16,7 @@ NULL_REMEDY = 'clean the log, or create the series with on_null="drop", which le
 _READ_AS: dict[pl.DataType, str] = {
     pl.Date(): "read timestamps as dates with sh.Files(…, types={{{0!r}: 'date'}}) or --key-type {0}=date",
     pl.Int64(): "read numbers such as 2.0 with sh.Files(…, types={{{0!r}: 'integer'}}) or --key-type {0}=integer; "
-    "first scale numbers with a fraction, such as prices, to whole numbers",
+    "numbers with a fraction, such as prices, must first be scaled to whole numbers",
 }
 OUTSIDE_REMEDY = 'widen the domain, or declare on_outside="drop" to leave such rows out before bounding'
 

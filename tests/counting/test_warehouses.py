@@ -104,8 +104,8 @@ def test_counts_come_in_with_what_was_declared() -> None:
     [
         ({"dialect": "oracle"}, "dialect must be one of"),
         ({"count": "query"}, "must have different names"),
-        ({"key": "${x}"}, "names must be text"),
-        ({"table": "a..b"}, "names must be text"),
+        ({"key": "${x}"}, "names must be strings"),
+        ({"table": "a..b"}, "names must be strings"),
         ({"domain": sh.Catalogue(range(10_001))}, "at most 10000 values"),
     ],
 )

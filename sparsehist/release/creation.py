@@ -39,7 +39,7 @@ _CHANGED = {
 
 
 def with_source(declaration: Declaration, source: object) -> Declaration:
-    """Return the declaration with the fields that depend on the source of the log.
+    """Return the declaration after setting the fields that depend on the source of the log.
 
     They are the data types of keys, whether all engines keep the same keys of a unit, and what the guarantee assumes.
     """
@@ -72,7 +72,7 @@ def counted_into(
     choose: PairsChosen | None = None,
     check: Callable[[State], None] | None = None,  # raises an error if `choose` used outdated periods
 ) -> SeriesRecord:
-    """Count a log into a new series, or return the existing series if it is equal; create the store if needed."""
+    """Count a log into a new series, or return the existing series of the same log. Create the store if needed."""
     declaration, counting = with_source(declaration, source), counting or Counting()
     if counting.engine == ("memory" if is_spark_frame(source) else "spark"):
         raise DeclarationError(f"engine={counting.engine!r} cannot count a log of this type", parameter="counting")
@@ -99,7 +99,7 @@ def counted_into(
 
 
 def declared_into(home: Home, declaration: Declaration, if_exists: str) -> SeriesRecord:
-    """Create a running series without steps, or return the existing series if it is equal."""
+    """Create a running series without steps, or return the existing series if its declaration is equal."""
     ensure_store(home.path)
     with home.hold() as state:
         record = state.series(declaration.name)

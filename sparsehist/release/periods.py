@@ -48,7 +48,7 @@ _PLANNED = "planned"
 
 
 def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Declaration:
-    """Declare a periodic series and its budget, unless an equal series exists; return the declaration."""
+    """Declare a periodic series and its budget, unless the same declaration exists. Return the declaration."""
     name, every = declaration.name, present(declaration.every)
     checked_name("series of each period", f"{name}_20260317")
     if declaration.unit is None and every.most_periods is not None:
@@ -88,7 +88,7 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
     elif _in_use(ledger, name):
         raise RefusedError(
             f"{name!r} is a periodic series, which can be dropped only if it has no periods and no period was ever "
-            "released: drop the series of its periods instead, each by its name"
+            "released: drop its periods instead, by the names of their series"
         )
     else:
         state.declare("drop periods", population=name, reason=reason)

@@ -65,7 +65,7 @@ class Plan:
     noise: str
 
     def _repr_html_(self) -> str:
-        """Return both tables as HTML for a notebook."""
+        """Return both tables of the plan as HTML for a notebook."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -232,7 +232,7 @@ class Planner:
         cap = self.ledger.largest_equal_cap(self.declaration, checked_whole("equal", times, 1, _MOST_EQUAL))
         if cap is None:
             raise DeclarationError(
-                "equal= divides a budget: set a budget for the population, or give within=, an EpsilonDelta or a rho"
+                "equal= divides a budget: set a budget for the population, or give within= (an EpsilonDelta or a rho)"
             )
         if not cap:
             raise DeclarationError(
@@ -276,7 +276,7 @@ def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
     adds, currency = "", after.currency
     if before.amount is not None and after.amount is not None and (before.currency == currency or not before.amount):
         adds = level_text(after.amount - before.amount) if after.amount > before.amount else "0"
-    elif before.rho is not None and after.rho is not None:  # the two costs have different currencies
+    elif before.rho is not None and after.rho is not None:  # the costs before and after have different currencies
         adds, currency = f"{after.rho - before.rho:.6g}", "rho"
     epsilon = finite_or_none(guarantee(after, DEFAULT_DELTA))
     return {"adds": adds, "currency": currency, "population_epsilon": epsilon, "refused": refused}

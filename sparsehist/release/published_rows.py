@@ -46,7 +46,7 @@ def shown_cells(
     noisy = noise[above] if grid is None else round_to_grid(noise[above], grid)
     noisy += tracked.count[above]
     if unit != 1:
-        noisy /= unit  # exact, because `unit` is a power of two
+        noisy /= unit  # an exact division, because `unit` is a power of two
     empty = pl.Series(above[tracked.position < 0], dtype=pl.Boolean)
     return Shown(tracked.position[above], noisy, empty_keys.filter(empty))
 

@@ -204,7 +204,7 @@ class Release(AnyRelease):
             >>> [round(limit, 1) for limit in release.intervals().select("low", "high").row(0)]
             [897.3, 901.2]
         """
-        from sparsehist.histogram.intervals import count_limits  # slow to import, and not needed to read a release
+        from sparsehist.histogram.intervals import count_limits  # here, because importing it is slow
         from sparsehist.release.cell_parameters import measure_limits
 
         alpha = 1 - checked_confidence(confidence)

@@ -149,7 +149,7 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]
         names.append(f"union({', '.join(parts)})")
-    # Make `direct` for all queries, because the sensitivity of a sample of the queries would be too small.
+    # Make the strategy `direct` for all queries, because a sample of queries would have too small a sensitivity.
     made = [one for name in names for one in _served(strategy_named, name, whole if name == "direct" else workload)]
     if pure:
         return made

@@ -108,7 +108,7 @@ def _digit_sum(sizes: Sequence[int], keys: int) -> int:
 
 
 def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
-    """Return the `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, given those of a row of each factor."""
+    """Return the `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, given the largest entries of the factors' rows."""
     best = np.ones(1)
     for row in rows:
         best = largest(np.outer(best, row[:keys]).reshape(-1), keys)

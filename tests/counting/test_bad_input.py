@@ -64,7 +64,7 @@ def test_logs_that_break_a_rule_are_refused_without_a_value(units, keys, pattern
         (
             "bare.csv",
             f"{SECRET},{SECRET_NUMBER}\n",
-            "column 'user_id' in file .*; check the header and the delimiter; it has 2 field",
+            "column 'user_id' in file .*; the first line .* delimiter; it has 2 field",
         ),
         ("other.csv", "user_id,q\n1,a\n", r"no column 'query' in file .*; its columns are \['user_id', 'q'\]"),
         ("mac.csv", f"user_id,query\r{SECRET_NUMBER},{SECRET}\r2,b\r", "carriage returns alone"),

@@ -374,7 +374,7 @@ def _ratio_limits(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Fieller's confidence limits of the ratio of two true sums, from sums with independent Gaussian noise.
 
-    They enclose each r for which |above - r * below| is at most a normal quantile times its standard deviation.
+    The limits enclose each r for which |above - r * below| is at most a multiple of its standard deviation.
     """
     z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
     square = below**2 - z**2 * law_below.variance

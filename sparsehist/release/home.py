@@ -29,8 +29,8 @@ _worked_in: int | None = None
 class Home:
     """The location of a store, on disk or in memory, and settings for its use. No file stays open between calls.
 
-    A call waits up to `wait` seconds while another process uses the store. The ledger records `who` made a call, by
-    default the user of the operating system. A store in memory is erased when this object is deleted.
+    A call waits up to `wait` seconds while another process uses the store. The ledger records `who` made a call:
+    by default, the user of the operating system. A store in memory is erased when this object is deleted.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# Largest noise of a level that can be sealed, relative to the noise at the cap. Doubles cannot hold larger offsets.
+# A state can be sealed if no level has over this many times the noise of the cap. Doubles cannot hold more.
 _WIDEST = 2.0**20
 
 

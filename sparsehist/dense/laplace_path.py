@@ -69,7 +69,7 @@ class LaplacePath:
         return self._jumps.coordinate.copy(), self._jumps.levels.copy(), self._jumps.values - before
 
     def evaluate(self, level: Level) -> FloatArray:
-        """Return the noise at a level, in counts; shape (n,). Raise LevelOrderError if it is outside `interval`."""
+        """Return the noise at a level, in counts; shape (n,). Raise LevelOrderError for levels outside `interval`."""
         target = as_level(level)
         if not self._coarsest <= target <= self._finest:
             raise LevelOrderError(f"extend the path first, to cover the level {level_text(target)}")

@@ -27,7 +27,7 @@ _CUT = 40.0
 _MOST_COUNTS = 4000
 _MOST_SOLVED = 2000
 _NUMBERS_AT_ONCE = 2**20
-# A count this many standard deviations above the threshold is not published with a probability below e**-60.
+# The probability that a count this many standard deviations above the threshold is not published is below e**-60.
 _FAR = 80.0
 
 Rising = Callable[[IndexArray, FloatArray], FloatArray]
@@ -36,7 +36,7 @@ Rising = Callable[[IndexArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class _Law:
-    """The distribution of the noisy count for each true count, and the test of that count, in log probabilities."""
+    """The distribution of the noisy count for each true count, and the tests of true counts, as log probabilities."""
 
     family: Family
     level: Fraction

@@ -48,7 +48,7 @@ _TRIES_AT_ONCE = 1 << 11
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]
 # One try for each cell: whether it gives a decision, whether it accepts the cell, and the noise path.
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]
-# A function that extends plain and upper noise to past levels. It returns which of them fit, and upper paths.
+# A function that extends plain and upper noise to past levels. It returns which paths fit, and the upper paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 

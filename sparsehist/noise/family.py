@@ -187,7 +187,7 @@ class Family(DenseFamily):
 
 
 class JumpFamily(Family):
-    """Real noise. Its increment is 0 with probability (coarse / fine level)**power, else like coarse noise."""
+    """Real noise. Increments are 0 with probability (coarse/fine level)**power, else distributed as coarse noise."""
 
     power: ClassVar[int]
 

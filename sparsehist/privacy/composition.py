@@ -26,7 +26,7 @@ _MOST_SETS = 1000
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """The finest release of a noise path: its noise or currency, its level, and the maximum number of keys."""
+    """The finest release of a noise path: its noise or currency, its level, and the maximum number of keys per unit."""
 
     law: str
     level: Fraction
@@ -109,7 +109,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return the maximal sets of populations without a disjoint pair. One person may belong to all of a set."""
+    """Return the maximal sets of populations with no pair declared disjoint. One person may belong to a whole set."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

@@ -26,7 +26,7 @@ _MOST_SETS = 1000
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """The finest release of a noise path: its noise or currency, its level, and the maximum number of keys per unit."""
+    """The finest release of a noise path: noise or currency, level, and the most keys that a unit can have."""
 
     law: str
     level: Fraction

@@ -34,10 +34,10 @@ def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | 
     return checked(valid or (text is None and not needed), rule, text, what)
 
 
-def checked_whole(what: str, number: int, least: int, most: int, *, of: str = "") -> int:
+def checked_whole(what: str, number: int, least: int, most: int) -> int:
     """Return a whole number; raise an error unless it is from `least` to `most`."""
     valid = isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
-    return checked(valid, f"{what} must be a whole number{of} from {least} to {most}", number, what)
+    return checked(valid, f"{what} must be a whole number from {least} to {most}", number, what)
 
 
 def checked_wait(wait: float) -> float:

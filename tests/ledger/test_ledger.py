@@ -118,7 +118,7 @@ def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
 
 
 def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget(store):
-    """The adaptive counterexamples in docs/ledger.md are refused at the release that would exceed the budget."""
+    """The adaptive counterexamples in docs/mathematics.md are refused at the release that would exceed the budget."""
     for route in ("gaussian", "renyi"):
         store.set_budget(epsilon=3, delta=1e-6, route=route, population=route)
         a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)

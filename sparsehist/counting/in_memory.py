@@ -220,7 +220,8 @@ def distinct_pairs(
     order = (words & ((np.uint64(1) << for_position) - np.uint64(1))).astype(np.uint32)
     words = words >> for_position
     by_bits = words >> for_hash
-    first, new = _first_of_units_and_pairs(units, cells, order)
+    first = first_of_runs(np.take(units, order, mode="clip"))
+    new = first | first_of_runs(np.take(cells, order, mode="clip"))
     mistaken = (new & ~first_of_runs(words)) | (first & ~first_of_runs(by_bits))
     if mistaken.any():
         # If different pairs have equal words, or different units have equal bits, sort their rows by complete values.
@@ -232,23 +233,13 @@ def distinct_pairs(
         if (tied & first_of_runs(cells[rows][exact])).any():
             exact = np.lexsort((rank(cells[rows]), hashes[rows], units[rows]))
         order[positions] = rows[exact]
-        _, new = _first_of_units_and_pairs(units, cells, order)
+        new = first_of_runs(units[order]) | first_of_runs(cells[order])
     return order, np.flatnonzero(new)
-
-
-def _first_of_units_and_pairs(
-    units: WordArray, cells: Numbers32or64, order: NDArray[np.uint32]
-) -> tuple[BoolArray, BoolArray]:
-    first = first_of_runs(np.take(units, order, mode="clip"))
-    return first, first | first_of_runs(np.take(cells, order, mode="clip"))
 
 
 def first_of_runs(ordered: AnyArray) -> BoolArray:
     """Return an array that is true at the first of each run of equal values."""
-    first = np.empty(ordered.size, dtype=bool)
-    first[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return first
+    return np.append(np.ones(1, dtype=bool), ordered[1:] != ordered[:-1])[: ordered.size]
 
 
 def mixed(words: WordArray) -> WordArray:

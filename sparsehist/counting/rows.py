@@ -11,7 +11,6 @@ import numpy as np
 from sparsehist.typing import AnyArray, IndexArray
 
 GROUP_BITS = 8  # leading bits of the words of units, by which rows are grouped
-BLOCK = 1 << 18  # number of rows grouped at once; they fit the cache of a core
 
 
 class Rows:
@@ -32,17 +31,14 @@ class Rows:
 
     def add(self, *columns: AnyArray) -> None:
         """Add a batch of rows: words of units, words of keys, and numbers of measures; shape (n,) each."""
-        for start in range(0, max(columns[0].size, 1), BLOCK):
-            block = [column[start : start + BLOCK] for column in columns]
-            group = (block[0] >> np.uint64(64 - GROUP_BITS)).astype(np.uint8)
-            order = np.argsort(group, kind="stable")  # radix sort
-            bounds = np.append(0, np.cumsum(np.bincount(group, minlength=1 << GROUP_BITS)))
-            block = [np.take(column, order, mode="clip") for column in block]
-            with self._lock:
-                self._free -= sum(column.nbytes for column in block)
-                on_disk = self._free < 0 and group.size > 0
-            block = [self._written(column) for column in block] if on_disk else block
-            self._blocks.append((block, bounds))
+        group = (columns[0] >> np.uint64(64 - GROUP_BITS)).astype(np.uint8)
+        order = np.argsort(group, kind="stable")  # radix sort
+        bounds = np.append(0, np.cumsum(np.bincount(group, minlength=1 << GROUP_BITS)))
+        block = [np.take(column, order, mode="clip") for column in columns]
+        with self._lock:
+            self._free -= sum(column.nbytes for column in block)
+            on_disk = self._free < 0 and group.size > 0
+        self._blocks.append(([self._written(column) for column in block] if on_disk else block, bounds))
 
     def group(self, number: int, bits: int) -> list[AnyArray]:
         """Return the columns of the rows for which the leading `bits` bits of the unit's word equal `number`."""

@@ -108,14 +108,13 @@ class Coded:
         self._cells = pl.DataFrame([restored(column, dtype).alias(name) for column, dtype, name in values])
         if self._domain is not None:
             placed = place(self._cells, self._domain)
-            self.outside = placed.outside
+            self.outside, self._cells = placed.outside, placed.cells
             if not placed.unchanged:
                 cells = placed.cells.unique(maintain_order=True).with_row_index("cell")
                 of_usable = placed.cells.join(cells, on=placed.cells.columns, how="left", maintain_order="left")
                 self.cell_of = np.full(placed.usable.size, NO_CELL)
                 self.cell_of[placed.usable] = of_usable["cell"].to_numpy()
-                placed = placed._replace(cells=cells.drop("cell"))
-            self._cells = placed.cells
+                self._cells = cells.drop("cell")
         self._hashes, self.n_cells = row_hash(self._cells, int(seed)), self._cells.height
 
     def hashes(self, cells: Numbers32or64) -> WordArray:

@@ -147,7 +147,6 @@ def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, w
 
     After counting, no temporary file remains.
     """
-    monkeypatch.setattr(rows, "BLOCK", 100)
     monkeypatch.setattr(batches, "BATCH_ROWS", 150)
     monkeypatch.setattr(in_memory, "GROUP_ROWS", 200)
     log = a_log(3000, 150).with_columns(pl.col("user_id").cast(pl.String))

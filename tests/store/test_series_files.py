@@ -47,6 +47,23 @@ def test_every_key_is_found_under_its_own_type(tmp_path, keys, absent):
     assert (files.positions(mixed) >= 0).tolist() == [False, False, True, True]
 
 
+def test_keys_whose_hashes_agree_are_told_apart(tmp_path, monkeypatch):
+    """Every key is found at its position even if all keys have one of two hashes, and an absent key is not found."""
+    monkeypatch.setattr(
+        series_files, "hash_keys", lambda keys, *_: keys["key_0"].to_numpy().view(np.uint64) % 2 << 63
+    )
+    monkeypatch.setattr(series_files, "SUPPORT_ROWS", 3)
+    counted = pl.DataFrame({"key_0": range(20), "count": 20 * [4]})
+    written = write_series_files(
+        tmp_path, counted["count"], counted.__getitem__, salt=SALT, durable=False, rng=seeded(1)
+    )
+    files = SeriesFiles(tmp_path, written, SALT)
+    keys = pl.DataFrame({"key_0": range(22)})
+    positions = files.positions(keys)
+    assert sorted(positions[:20].tolist()) == list(range(20)) and positions[20:].tolist() == [-1, -1]
+    assert files.keys(positions[:20]).equals(keys[:20])
+
+
 def test_order_within_a_group_is_uniform(tmp_path):
     """Keys with equal counts are stored in a uniformly random order; a random rotation would be detected as wrong."""
     counted = pl.DataFrame({"key_0": [0, 1, 2, 3, 4], "count": [9, 2, 2, 2, 2]})

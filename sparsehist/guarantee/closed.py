@@ -29,9 +29,9 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "python_enable_replacements": False,
-    "disabled_optimizers": "statistics_propagation,join_filter_pushdown",
 }
-"""The disabled optimizers use minima and maxima from Parquet files. These omit NaN, DuckDB's largest number.
+_BY_STATISTICS = "statistics_propagation,join_filter_pushdown"
+"""Optimizers that use minima and maxima from Parquet files. These omit NaN, DuckDB's largest number.
 
 DuckDB also compares them with conditions that it moves into the reader of a file; `_put` prevents this.
 """
@@ -57,6 +57,8 @@ class Closed:
         connection.execute("set temp_directory = $directory", {"directory": str(directory)})
         # Streams are read once. DuckDB may compute a CTE twice, and reads one relation of a connection at a time.
         once = "WITH " not in self.text.upper() and self.text.count("memory.main.source_") == 1
+        if any(_has_floats(kind) for typed in self.columns.values() for kind in typed.values()):
+            connection.execute(f"set disabled_optimizers = '{_BY_STATISTICS}'")
         for view, source in self.sources.items():
             _put(connection, view, source, self.columns[view], streamed=once)
         files = [file for source in self.sources.values() for file in source.files]
@@ -125,6 +127,10 @@ def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Column
     return columns
 
 
+def _has_floats(kind: str) -> bool:
+    return "FLOAT" in kind or "DOUBLE" in kind
+
+
 def _put(
     connection: duckdb.DuckDBPyConnection, view: str, source: Source, columns: Columns, *, streamed: bool
 ) -> None:
@@ -132,7 +138,7 @@ def _put(
     listed, reader = [], source.reader
     for name, kind in columns.items():
         cast = f"cast({quoted(name)} as {kind})"
-        if "FLOAT" in kind or "DOUBLE" in kind:  # DuckDB moves no condition on two columns into a file's reader
+        if _has_floats(kind):  # DuckDB moves no condition on two columns into a file's reader
             other = next((other for other in columns if other != name), name)
             cast = f"case when {quoted(name)} is null and {quoted(other)} is null then null else {cast} end"
         listed.append(f"{cast} as {quoted(name)}")

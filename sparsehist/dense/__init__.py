@@ -1,4 +1,4 @@
-"""Multiple releases of a vector that fits in memory, with sealing, resale, and paths of Laplace noise."""
+"""Release an in-memory vector at several levels, draw coarser releases from a release, and sample Laplace paths."""
 
 from sparsehist.dense.dense_release import DenseRelease, PostProcessing, clip_negative, scale, threshold
 from sparsehist.dense.laplace_path import LaplacePath, sample_laplace_path

@@ -25,7 +25,7 @@ WEAKLY_LOSSLESS = "any releases together are a function of unprocessed ones and 
 
 @dataclass(frozen=True)
 class PostProcessing:
-    """A step of post-processing: its name in the metadata, whether it is lossless, and a function of the n values."""
+    """A step of post-processing: its name in metadata, whether it is lossless, and the function applied to values."""
 
     name: str
     lossless: bool

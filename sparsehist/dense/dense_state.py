@@ -3,7 +3,7 @@
 At each level, a noisy value is the sum of an anchor and an offset. Before sealing, these are the truth and the noise.
 Sealing rounds the noise at the cap down to the grid of the truth, and moves it from the offsets into the anchor. Then
 the state depends only on the release at the cap and on noise independent of the truth. Coarser levels can still be
-drawn, because `coarsen` and `between` depend only on differences of noise, also for noise modulo a number.
+drawn, because `coarsen` and `between` depend only on differences of noise (modulo k, if noise is added modulo k).
 
 Papers: [ARNP Thm 1.2, Def. 4.1, Lemma 4.2, Thm 4.4]; [KHP Thm 10, Thm 11, Figure 4]; [KHP poster Thm 2].
 """
@@ -22,7 +22,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# A state can be sealed if no level has over this many times the noise of the cap. Doubles cannot hold more.
+# Largest ratio, in a state to be sealed, of the std at a level to the std at the cap. Doubles cannot hold more.
 _WIDEST = 2.0**20
 
 
@@ -46,7 +46,7 @@ class DenseState:
 
 
 def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseArray:
-    """Draw the offsets of a new level, shape (n,), without changing the state. Source: [ARNP Alg. 4, Alg. 5]."""
+    """Draw and return the offsets of a new level, shape (n,); do not store them. Source: [ARNP Alg. 4, Alg. 5]."""
     drawn = np.empty_like(state.anchor)
     for part in chunks(state.size):
         known = {other: offsets[part] for other, offsets in state.offsets.items()}
@@ -66,10 +66,10 @@ def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
 
 
 def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
-    """Overwrite the truth with noisy values at the cap. All levels up to the cap can still be drawn.
+    """Overwrite the truth with noisy values at the level `cap`. All levels up to the cap can still be drawn.
 
-    Real noise is first rounded to a lattice of 2**-25 standard deviations at the cap. Otherwise, low-order bits of
-    the new offsets would reveal how large the noise was. If sealing is interrupted, the state is erased.
+    Real noise is first rounded to a grid of about 2**-25 of its standard deviation at the cap. Otherwise, low-order
+    bits of the new offsets would reveal how large the noise was. If sealing is interrupted, the state is erased.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"seal at the finest released level, not at {level_text(cap)}")
@@ -90,7 +90,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
 
 
 def _move_anchor(state: DenseState, cap: Fraction) -> None:
-    """Round the noise at the cap down to `truth_step`, and move it from the offsets into the anchor."""
+    """Round the noise at the cap down to the grid of the truth, and move it from all offsets to the anchor."""
     moved = np.zeros(chunks(state.size)[0].stop, state.anchor.dtype)
     lattice = None if state.family.integer else kept_step(state.family.std(cap))
     for part in chunks(state.size):

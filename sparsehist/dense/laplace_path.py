@@ -24,7 +24,7 @@ from sparsehist.typing import FloatArray, Generator, IntArray, secret
 
 @secret
 class Jumps(NamedTuple):
-    """The m jumps of all coordinates: coordinate, level, and noise just below the level; shape (m,) each."""
+    """The m jumps: for each jump, its coordinate, its level, and the noise just below this level; shape (m,) each."""
 
     coordinate: IntArray
     levels: FloatArray
@@ -137,7 +137,6 @@ def sample_laplace_path(
 
 
 def _laplace_draws(size: int, *, rng: Generator) -> FloatArray:
-    """Draw Laplace noise of scale 1; shape (size,)."""
     return rng.standard_exponential(size) - rng.standard_exponential(size)
 
 
@@ -186,10 +185,13 @@ def _jumps_to_finer(
 
 
 def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
-    """Return the level t of the next jump, which solves ln(t/level) + (t - level) * distance = clock."""
+    """Return the level t of the next jump above `level`, which solves ln(t/level) + (t - level) * distance = clock.
+
+    `distance` is |noise| / sensitivity, and `clock` is a standard exponential variate.
+    """
     # With w = t * distance, w + ln w = product + ln(product) + clock. Wright's omega function solves this for w.
     product = level * distance
-    # For smaller products, the omega function would underflow, but then the distance is negligible.
+    # For smaller products, the omega function would underflow, but then (t - level) * distance is negligible.
     far = product > 1e-280
     ends = level * np.exp(clock)
     right = product[far] + np.log(product[far]) + clock[far]

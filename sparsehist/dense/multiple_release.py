@@ -79,8 +79,8 @@ class MultipleRelease:
         truth: Shape (n,); integers, or reals for a real family. Real values are rounded to a fine grid, and the
             sensitivity grows by at most 2**-14 of itself for that (`rounding_charge` in the metadata). Secret.
         cap: Finest level that may ever be released, or None.
-        truth_step: A power of two; the caller declares that all values are multiples of it, and nothing is rounded
-            or charged. Integers have step 1.
+        truth_step: A power of two, if all values are multiples of it; then nothing is rounded or charged. Integers
+            have step 1.
         step: Grid of the published noise at all levels, a power of two that divides the grid of the truth; by
             default each level has its own, about a sixteenth of its standard deviation. For real families only.
 
@@ -169,7 +169,7 @@ class MultipleRelease:
         ancestors: tuple[tuple[str, str], ...] = (),
         path: str | None = None,
     ) -> None:
-        """Set the fields. Every release records `ancestors` and `path` as its lineage, which is public."""
+        """Set the fields. `ancestors` and the random name `path` are the lineage, which each release publishes."""
         self._state, self._cap, self._step, self._charge = state, cap, step, charge
         self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
         self._lock, self._process = threading.Lock(), os.getpid()
@@ -242,8 +242,8 @@ class MultipleRelease:
         Without a cap, the finest released level becomes the cap. The array that the caller passed is not erased.
 
         Raises:
-            LevelOrderError: If there is neither a cap nor a release, if the noise of a level is more than 2**20
-                times as wide as at the cap, or if the grid at the cap is finer than 2**-24 of its noise.
+            LevelOrderError: If there is neither a cap nor a release, if the standard deviation at a level is more
+                than 2**20 times that at the cap, or if the grid at the cap is finer than 2**-24 of the latter.
         """
         with self._lock:
             self._require_whole()

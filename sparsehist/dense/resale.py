@@ -1,8 +1,9 @@
 """Draw coarser releases from a published release without the truth, and compute the joint cost of releases.
 
-Releases form a tree: each resale begins a new noise path below its parent release. Several releases can be drawn
-from their lowest common ancestor, whose level bounds their joint cost. A release records its lineage as random names
-of noise paths. Names derived from the values of its parent would let a buyer test guesses of these values.
+Drawing a coarser release from a published one is called a *resale*. Each resale begins a new noise path below its
+parent release, so releases form a tree. All releases below one release could be drawn from it, so the level of their
+lowest common ancestor bounds their joint cost. A release records the noise paths from the root of the tree to itself
+(its *lineage*) by random names. With names computed from published values, a buyer could test guesses of the values.
 
 Source: [KHP section 4.3, eq. 26]; common ancestors, and precisions for Gaussian noise, are our own derivation.
 """
@@ -30,7 +31,7 @@ from sparsehist.typing import ArrayLike, Generator
 _FINEST_STEP = 2.0**-44
 
 Line = tuple[tuple[str, Fraction], ...]
-"""Lineage: name of each noise path, and the level of the release from which the next path began."""
+"""Lineage of a release: the name of each noise path from the root of the tree, and the level released on it."""
 
 
 def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:
@@ -69,7 +70,7 @@ def tighten(
     together they cost more than the finer of them. For several levels, use `MultipleRelease.from_release`.
 
     Args:
-        values: As published; shape (n,).
+        values: Published values; shape (n,).
         family: The noise of the release.
         level_have: Level of the release.
         level_want: Level of the result; coarser.
@@ -77,8 +78,8 @@ def tighten(
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        Values at `level_want`, shape (n,): int64 for integer families, exactly distributed; else float64 on the grid
-        of that level, where the rounding of the bought values adds less than 4e-4 of the variance.
+        Values at `level_want`, shape (n,): int64 for integer families, exactly distributed; otherwise float64 on the
+        grid of that level. Because published values are rounded, the variance is up to 0.04 % too large.
 
     Raises:
         LevelOrderError: If `level_want` is not coarser.
@@ -117,8 +118,8 @@ def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
         releases: Releases that descend from one vector.
 
     Returns:
-        The level of their lowest common ancestor: never too low, and reached where the increment has an atom at 0
-        (Laplace, discrete Laplace). For Gaussian noise the exact rho, which is lower across branches.
+        For Gaussian noise, the exact joint rho. For other noise, the level of the lowest common ancestor, an upper
+        bound. It is attained for Laplace and discrete Laplace noise, because their increments can be 0.
 
     Raises:
         InputError: If there are no releases, or they do not descend from one vector: then costs add.

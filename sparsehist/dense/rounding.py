@@ -53,7 +53,7 @@ def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
 def keep_on_lattice(noise: FloatArray, step: float) -> None:
     """Replace each number, in place, by the middle of its interval (k * step, (k + 1) * step].
 
-    Rounding the results to a coarser power of two equals rounding the original numbers. Equal numbers stay equal.
+    Rounding the results to a coarser grid gives the same values as rounding the original numbers to that grid.
     """
     np.multiply(noise, 1.0 / step, out=noise)
     np.ceil(noise, out=noise)

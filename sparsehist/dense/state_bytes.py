@@ -1,4 +1,4 @@
-"""Write states as bytes: a line with the class, a line of JSON, the arrays, and a SHA-256 digest of these parts."""
+"""Convert states to bytes: a line with the class name, a line of JSON, the arrays, and a SHA-256 digest of all."""
 
 from __future__ import annotations
 

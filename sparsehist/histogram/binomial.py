@@ -1,7 +1,8 @@
-"""Draw the number of cells above the threshold in each group of cells with equal counts: Binomial(n, p), given ln p.
+"""Draw binomial numbers: for each group of cells with equal counts, how many of its n cells exceed the threshold.
 
-numpy's binomial is not used, because its total variation error is 1e-4 at a mean of 300. All groups with small means
-are drawn together, by inversion. For each of the few groups with a large mean, a table of probabilities is computed.
+The probability p that a cell exceeds it is given as ln p. numpy's binomial sampler is not used, because its total
+variation error is 1e-4 at a mean of 300. Numbers with small means are drawn together, by inversion. Each of the few
+numbers with a large mean is drawn from a table of probabilities.
 """
 
 from __future__ import annotations
@@ -19,14 +20,12 @@ _LOG_HALF = -math.log(2)
 # Largest number of cells that a round may draw from one group of cells with equal counts.
 # Only groups of empty cells can exceed this limit, so the error for larger groups reveals no secret counts.
 MOST_SUCCESSES = 2.0**31
-# For more trials and a smaller p than these limits, draw Poisson numbers, with a total variation error of 2.4e-13.
+# With more trials and a smaller p than these, draw from the Poisson distribution (total variation error 2.4e-13).
 _MANY_TRIALS, _RARE = 1e15, 1e-12
-# For each group with a mean above this limit, a table of probabilities is computed.
-_LARGE_MEAN = 64.0
+_LARGE_MEAN = 64.0  # numbers with a smaller mean are drawn by inversion, others from a table of probabilities
 # A binomial number with a mean below _LARGE_MEAN exceeds this limit with a probability below e**-300.
 _FARTHEST = 512
-# Number of probabilities that `_inverted` adds up in one pass of its loop.
-_STEPS = 8
+_STEPS = 8  # number of probabilities that `_inverted` adds up in one pass of its loop
 
 
 def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
@@ -71,7 +70,7 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
 
 def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> IntArray:
     """Draw binomial numbers by inversion: add the probabilities of 0, 1, … until the sum exceeds a uniform number."""
-    # The ratio of successive probabilities is f(k + 1) / f(k) = rise / (k + 1) - fall.
+    # Compute the probabilities f(k) of all k from their ratios, f(k + 1) / f(k) = rise / (k + 1) - fall.
     fall = success / (1.0 - success)
     rise = (trials + 1.0) * fall
     mass = np.exp(trials * np.log1p(-success))

@@ -19,9 +19,9 @@ from sparsehist.typing import ArrayLike, BoolArray, Generator, float_array, secr
 
 @secret
 class DenseReleases(NamedTuple):
-    """The noise of every cell, in counts, and whether the cell was published; shape (releases, cells) each.
+    """The noise of every cell in each release, in counts, and whether the cell was published.
 
-    The noise is secret, because it would reveal the true counts behind published values.
+    Both have shape (releases, cells). Noise is secret: subtracting it from published values gives true counts.
     """
 
     noise: NoiseArray
@@ -73,7 +73,7 @@ def release_dense(
 def noise_at_level(
     family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
-    """Draw noise at a level given the noise at adjacent levels, or return the noise at this level if it is known."""
+    """Draw noise at a level given the noise at other levels. If they include this level, return its noise instead."""
     if level in neighbours:
         return neighbours[level]
     coarser = max((known for known in neighbours if known < level), default=None)

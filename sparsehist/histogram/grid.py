@@ -50,7 +50,7 @@ def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
 
 
 def effective_threshold(threshold: float, step: float) -> float:
-    """Return the effective threshold, which a noisy count exceeds exactly when its rounded value exceeds `threshold`.
+    """Return the effective threshold: noisy counts exceed it exactly when their rounded values exceed `threshold`.
 
     The result is (floor(threshold / step) + 1/2) * step, in counts. For integer noise, the step is 1.
     """
@@ -67,8 +67,8 @@ def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, ter
         numbers: How many noisy numbers depend on one unit.
         std: Standard deviation of their noise, in counts.
         step: Step of the grid to which the noise is rounded, in counts; 1 for integer noise.
-        near: Number of earlier points of the path at nearly the same level (`count_near`).
-        terms: Number of independent terms in each noise.
+        near: Number of earlier releases on the noise path at nearly the same level (see `count_near`).
+        terms: Number of independent random numbers that are added up to the noise of one value.
 
     Example:
         >>> numerical_slack(numbers=20, std=10.0, step=0.5) < 2.1e-11
@@ -79,6 +79,6 @@ def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, ter
 
 
 def count_near(past: Iterable[Level], level: Level) -> int:
-    """Count the earlier levels within a relative distance of 1e-5 from `level`. Each of them increases the slack."""
+    """Return how many earlier levels differ from `level` by a relative 1e-5 or less. Each increases the slack."""
     exact = as_level(level)
     return sum(abs(at - exact) <= _NEAR * exact for at in read_each("levels", list(past), as_level, "a level"))

@@ -1,7 +1,9 @@
-"""The history of untracked cells: at every past level, their noise was at or below a bound.
+"""The history of untracked cells: in every past release, their noise was at most threshold - count.
 
-Cells with the same count form a group. `rarity` bounds how improbable the history of a group is. If it exceeds
-`RAREST`, a round draws every cell of the group (*explicitly*), otherwise only the cells to publish (*lazily*).
+Untracked cells with the same count form a *group*, and have the same history. Usually, a round draws only the cells
+of a group to be published (*lazily*), by rejection sampling given the history. If the history, including the new
+release, has a probability below e**-`RAREST`, the round draws all cells of the group (*explicitly*) and tracks them.
+So no later round has to draw from a less probable history. `rarity` bounds the probability.
 
 Source: our own derivation (docs/mathematics.md, rare histories); association is Harris's inequality.
 """
@@ -34,7 +36,7 @@ class History(NamedTuple):
     column: IntArray  # index in `levels` of the level of each release; shape (releases,)
 
     def bounds(self, counts: FloatArray) -> FloatArray:
-        """Return the largest noise of an unpublished cell at each level, for each count; shape (levels, counts)."""
+        """Return threshold - count, the largest noise of an untracked cell; shape (levels, counts)."""
         return np.asarray(self.thresholds[:, np.newaxis] - counts)
 
 
@@ -57,12 +59,12 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Return an upper bound on -ln P[a cell of this count was never published], for each count; it may be infinite.
 
-    Levels within 1 % of each other share a bound if it is tighter: by Lévy's inequality, P[noise > threshold at one
-    of these levels] <= 2 P[noise > threshold at the coarsest], because increments are symmetric or nonnegative.
+    Levels within 1 % of each other are bounded together if that is tighter: by Lévy's inequality, P[noise > threshold
+    at any of these levels] <= 2 P[noise > threshold at the coarsest], as increments are symmetric or nonnegative.
     """
     if not history.levels:
         return np.zeros(counts.size)
-    # Split the levels into runs within 1 %. `rungs` has the index at which each run begins, and the number of levels.
+    # Split the levels into runs within 1 %. `rungs` lists the first index of each run, and then the number of levels.
     steps = np.floor(np.log(list(map(level_float, history.levels))) / _STEP)
     rungs = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), steps.size]
     rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
@@ -76,7 +78,7 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
 
 
 def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatArray:
-    """Return ln P[noise is at or below its bound] for each level and group; shape (levels, groups)."""
+    """Return ln P[noise <= threshold - count] for each past level and each count; shape (levels, counts)."""
     bounds = history.bounds(counts)
     if family.scaled:  # scale all bounds to one level, so that one call is enough
         std = np.array([family.std(level) for level in history.levels])
@@ -92,7 +94,7 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> Bo
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """Return the smallest count with a rarity above `RAREST`, else infinity. Rarity must increase with the count."""
+    """Return the smallest of these counts with a rarity above `RAREST`, or infinity. Rarity must rise with counts."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -104,12 +106,12 @@ def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
-    """Return whether the last of `releases`, (level, effective threshold) pairs, must draw all empty cells."""
+    """Return whether the last of these (level, effective threshold) releases must draw all empty cells explicitly."""
     return float(rarity(family, history_of(releases), np.zeros(1))[0]) > RAREST
 
 
 def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
-    """Return the largest P[Z > threshold] at which the next round need not draw all empty cells.
+    """Return the largest P[Z > threshold] for which the next round need not draw all empty cells explicitly.
 
     `past` holds the (level, effective threshold) of every past release on the noise path. All numbers are public.
 

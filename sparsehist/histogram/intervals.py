@@ -22,8 +22,7 @@ from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, IndexArray
 
-# Estimates of counts ignore noise beyond this number of standard deviations.
-_CUT = 40.0
+_CUT = 40.0  # estimates of counts ignore noise beyond this number of standard deviations
 _MOST_COUNTS = 4000
 _MOST_SOLVED = 2000
 _NUMBERS_AT_ONCE = 2**20
@@ -31,12 +30,12 @@ _NUMBERS_AT_ONCE = 2**20
 _FAR = 80.0
 
 Rising = Callable[[IndexArray, FloatArray], FloatArray]
-"""A function of row numbers and counts that increases with the count."""
+"""A function of two arrays, row indices and counts, with one value for each row. It increases with the count."""
 
 
 @dataclass(frozen=True)
 class _Law:
-    """The distribution of the noisy count for each true count, and the tests of true counts, as log probabilities."""
+    """For each possible true count, the distribution of its noisy count, and a test of whether it is the true one."""
 
     family: Family
     level: Fraction
@@ -62,7 +61,6 @@ class _Law:
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
     def two_steps_below(self, value: float) -> float:
-        """Return the multiple of the grid step that is two to three steps below `value`."""
         return math.floor(value / self.step - 2) * self.step
 
     def quantile(self, log_tail: float) -> float:
@@ -88,7 +86,6 @@ def count_limits(
     if not 0 < alpha < 1:
         raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
     law = _Law(family, as_level(level), effective_threshold, step, alpha)
-    # Noisy counts lie on a grid and often repeat, so limits are computed once for each distinct value.
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
     # Far above the threshold, publication is almost certain, so all noisy counts are equally far from their limits.
     near = int(np.searchsorted(values, effective_threshold + _FAR * family.std(level) + abs(family.mean(level))))
@@ -148,7 +145,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """Return the counts to average over: all from `least` to `top` or, if over 4000, 8 per standard deviation."""
+    """Return the true counts to average over: all from `least` to `top` or, if over 4000, 8 per std of the noise."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8

@@ -18,14 +18,13 @@ from sparsehist.errors import DeclarationError, shown
 from sparsehist.histogram.grid import effective_threshold, published_step
 from sparsehist.noise.family import Family
 
-Point = tuple[int, Fraction]
-"""A point of a noise path: a step (0 for a series without steps) and a level."""
+Point = tuple[int, Fraction]  # a release point: a step (0 for a series without steps) and a level
 
 
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
-    """Return, for each pair in `touched`, the probability that a release publishes a key that only one unit has.
+    """Return the probability that a release publishes a key that only one unit has, for several possible units.
 
-    A pair (r, l) in `touched` stands for a unit that has at most l keys, and adds r to the count of each of them.
+    `touched` holds a pair (r, l) for each possible unit: the unit has at most l keys, and adds r to their counts.
     """
     added, keys = np.array(touched, np.float64).T
     hidden = keys * family.log_cdf(threshold - added, level)
@@ -34,9 +33,11 @@ def exposure(family: Family, level: Fraction, threshold: float, touched: Sequenc
 
 @dataclass(frozen=True)
 class OpenBudget:
-    """The delta of an open domain, and the `exposure` of each pair in `touched` at each release point.
+    """The delta of an open domain, and how much of it past releases have used.
 
-    Releases at the same point share their noise, so only the lowest threshold at a point matters. Sums are exact.
+    For each release point, `spent` holds the probability, for each possible unit, that the release publishes a key
+    that only this unit has. Releases at the same point share their noise, so only the lowest threshold at a point
+    matters. Sums are exact.
     """
 
     delta: Fraction
@@ -45,7 +46,7 @@ class OpenBudget:
 
     @property
     def delta_infinity(self) -> Fraction:
-        """The delta of all releases so far, for the worst pair in `touched`."""
+        """The delta that all releases so far have used: for the worst possible unit, the sum of its probabilities."""
         return max(self._exposure_sums())
 
     @property
@@ -77,7 +78,7 @@ class OpenBudget:
         step = published_step(family, level)
 
         def alone(pair: tuple[int, int], allowed: Fraction) -> float:
-            """Return the threshold that at least one key of a unit exceeds with probability `allowed` (below 1)."""
+            """Return the threshold that at least one noisy count of a unit exceeds with probability `allowed`."""
             added, keys = pair
             chance = -math.expm1(math.log1p(-min(float(allowed), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))
@@ -89,6 +90,6 @@ class OpenBudget:
         return place * step
 
     def _exposure_sums(self) -> list[Fraction]:
-        """Return the sum of exposures over all release points, for each pair in `touched`."""
+        """Return for each possible unit the sum of its probabilities in `spent`."""
         start = [Fraction(0)] * len(self.touched)
         return [sum(terms, Fraction(0)) for terms in zip(start, *self.spent.values(), strict=True)]

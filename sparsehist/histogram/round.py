@@ -1,10 +1,13 @@
 """Draw the cells that become tracked in a round, and their noise, from the exact distribution.
 
-Untracked cells with the same count form a group, and have the same history: noise at or below a bound at every past
-level. *Lazy* drawing draws a binomial number of candidates, and two coupled noise paths for each: a plain path, and
-an upper path that exceeds the new threshold. A candidate is accepted if its upper path fits the history, and rejected
-if only its plain path fits. If neither fits, both are drawn again. *Explicit* drawing draws all cells of a group. It
-is used if the history is improbable (`sparsehist.histogram.history`). Either takes at most 20 tries on average.
+Untracked cells with the same count form a *group*. They have the same *history*: at every past level, their noise
+was at most a bound. *Lazy* drawing first draws, as if there were no history, how many cells of the group exceed the
+new threshold (a binomial number). For each of these candidates, it draws two noise paths from the same random
+numbers: a plain path, and an upper path that exceeds the new threshold. If the upper path fits the history, the
+candidate is accepted with this path. If only the plain path fits, the candidate is rejected. If neither fits, both
+are drawn again. So the candidate is accepted with the correct probability, P[upper path fits] / P[plain path fits].
+*Explicit* drawing draws all cells of a group, by rejection sampling given the history. It is used if the history is
+improbable (`sparsehist.histogram.history`). Both take at most 20 tries per cell on average.
 
 Source: our own derivation (docs/mathematics.md, sparse histograms). Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7,
 Alg. 6].
@@ -46,9 +49,10 @@ _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 # A batch of cells: their noise paths, their groups, and whether each noisy count exceeds the new threshold.
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]
-# One try for each cell: whether it gives a decision, whether it accepts the cell, and the noise path.
+# One try for each cell: whether it was successful, whether it accepted (or else rejected) the cell, and the path.
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]
-# A function that extends plain and upper noise to past levels. It returns which paths fit, and the upper paths.
+# A function of plain noise, upper noise and candidates' indices. It extends the noise to past levels, and returns
+# which of the paths fit the history, shape (2, candidates), and the upper paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
@@ -58,7 +62,7 @@ class NewlyTracked(NamedTuple):
 
     Attributes:
         values: Noise at the new level, in counts; shape (q,).
-        paths: Noise at every past release, in the order of `past`; shape (q, releases).
+        paths: Noise at the level of every past release, in the order of the releases; shape (q, releases).
         group: Group index of each cell, ascending; shape (q,), int64.
         exceeds: Whether noise exceeds threshold - count; shape (q,), bool. The other cells were drawn explicitly and
             must not be published.
@@ -172,7 +176,7 @@ class _Draw:
     log_exceed: FloatArray
 
     def lazily(self, group: IntArray, *, rng: Generator) -> _Part:
-        """Draw one candidate lazily for each entry of `group`. Return the accepted candidates."""
+        """Draw one candidate lazily for each group index in `group`. Return the accepted candidates."""
         if not self.history.levels:
             values = self.family.sample_tail(group.size, self.margins[group], self.level, rng=rng)
             return values[np.newaxis], group, np.ones(group.size, bool)
@@ -185,7 +189,7 @@ class _Draw:
         return paths[:, accepted], group[accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, group: IntArray, *, rng: Generator) -> _Part:
-        """Draw one cell explicitly for each entry of `group`, given the history of the group."""
+        """Draw one cell explicitly for each group index in `group`, given the history of the group."""
         family, level, levels = self.family, self.level, self.history.levels
         if not levels:
             paths = family.sample(group.size, level, rng=rng)[np.newaxis]
@@ -197,7 +201,6 @@ class _Draw:
         return paths, group, np.asarray(paths[-1] > self.margins[group])
 
     def together(self, parts: list[_Part]) -> _Part:
-        """Join batches of drawn cells into one batch."""
         none = self._no_paths(0), np.empty(0, np.int64), np.empty(0, bool)
         paths, group, exceeds = zip(none, *parts, strict=True)
         return np.concatenate(paths, axis=1), np.concatenate(group), np.concatenate(exceeds)
@@ -208,7 +211,6 @@ class _Draw:
     def _carry_back(
         self, plain: NoiseArray, exceeding: NoiseArray, counts: FloatArray, *, rng: Generator
     ) -> tuple[BoolArray, NoiseArray]:
-        """Extend plain and upper noise to past levels. Return which paths fit the history, and the upper paths."""
         pair, levels = np.stack([plain, exceeding]), self.history.levels
         inside, path = np.ones(pair.shape, bool), self._no_paths(exceeding.size)
         path[-1] = exceeding
@@ -238,8 +240,9 @@ def race(
 ) -> BoolArray:
     """Draw the coupled noise paths of each candidate until it is accepted or rejected. Return which are accepted.
 
-    At the new level, upper noise exceeds `margins`, and `log_exceed` is ln P[Z > margins]. `carry` extends noise from
-    this level to past levels. The upper paths of accepted candidates are written to `paths`, of shape (rows, q).
+    `margins`, threshold - count of each candidate, is what upper noise exceeds at the new level, and `log_exceed` is
+    ln P[Z > margin]. `carry` extends noise from this level to past levels. The upper paths of accepted candidates are
+    written to `paths`, of shape (rows, q).
     """
     least = just_above(margins, integer=family.integer)
 
@@ -255,7 +258,7 @@ def race(
 
 
 def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: NoiseArray) -> None:
-    """Fill `paths`, shape (rows, q), with noise paths. Redraw each path until all of it is within its bounds."""
+    """Fill `paths`, shape (rows, q), with noise paths. Draw each of them until it nowhere exceeds its bounds."""
 
     def attempt(cell: IntArray) -> _Attempts:
         path = draw(cell.size)
@@ -274,7 +277,7 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
 
 
 def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
-    """Call `attempt` until each cell is accepted or rejected. Fill `paths`. Return which cells are accepted."""
+    """Repeat tries until each cell is accepted or rejected. Write noise to `paths`, and return which are accepted."""
     won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
     tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
     while pending.size:
@@ -315,8 +318,8 @@ def draw_round(
         past: (level, effective threshold) of every past release on the noise path.
         level: The new level, exact; it may be a past level.
         threshold: Effective threshold.
-        neighbours: Noise of the tracked cells by level, shape (t,): at `level` itself if it was released before, else
-            at the next coarser and the next finer released level.
+        neighbours: Dict from level to the noise of the tracked cells, shape (t,): for `level` itself if it was
+            released before, otherwise for the next coarser and the next finer released level.
         n_tracked: Number t of tracked cells.
         n_untracked: Number of untracked cells of each group; integers of any size.
         counts: True count of each group.

@@ -2,7 +2,7 @@
 
 Cells are drawn lazily or explicitly, as in `sparsehist.histogram.round`. Noise at a past point is a multiple of
 the noise at the new point, plus an independent residual, which both coupled paths share. A key that is empty at a
-step may be published there even if units touch it later. Otherwise, a false key would reveal that no unit does.
+step can be a false key there even if units touch it later. Otherwise, a false key would reveal that they never do.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -25,10 +25,9 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.over_steps import Factor, Point, StepNoise
 from sparsehist.typing import BoolArray, FloatArray, Generator, IntArray, secret
 
-# Largest number of Gaussian draws in one batch.
-_BATCH = 1 << 22
+_BATCH = 1 << 22  # largest number of Gaussian draws in one batch
 CountsAt = Callable[[IntArray], IntArray]
-"""A function from the indices of q keys to their counts at the distinct steps, ascending; shape (steps, q)."""
+"""A function from the indices of q keys to their counts at every released step, ascending; shape (steps, q)."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class PointHistory:
         return replace(self, thresholds=(*self.thresholds[:at], lowest, *self.thresholds[at + 1 :]))
 
     def bounds(self, counts: IntArray, steps: Sequence[int]) -> FloatArray:
-        """Return the largest noise that untracked cells with these counts can have; shape (points, cells)."""
+        """Return the largest noise of untracked cells with these counts at `steps`; shape (points, cells)."""
         place = {step: i for i, step in enumerate(steps)}
         at = counts[[place[point.step] for point in self.points]]
         bounds: FloatArray = np.array(self.thresholds, np.float64)[:, np.newaxis] - at.astype(np.float64)
@@ -75,11 +74,11 @@ class PointHistory:
         return total
 
     def draws_all_empty(self, noise: StepNoise) -> bool:
-        """Return whether the round of the last release must draw all keys that are empty at every step."""
+        """Return whether the round of the last release must draw all keys that are empty at every step explicitly."""
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
 
     def largest_tail(self, noise: StepNoise) -> float:
-        """Return the largest P[Z > threshold] at which the next round need not draw all empty keys."""
+        """Return the largest P[Z > threshold] for which the next round need not draw all empty keys explicitly."""
         return -math.expm1(min(0.0, self._rarity_of_empty(noise) - RAREST))
 
     def _rarity_of_empty(self, noise: StepNoise) -> float:
@@ -115,8 +114,8 @@ def draw_step_round(
     """Draw the noise of tracked cells at a new release point, and the whole noise paths of cells that become tracked.
 
     `tracked`, shape (m, t), is the noise of tracked cells at the points of `past`. `counts` and `largest`, of shape
-    (n,), are counts of untracked keys that have units: at the step of `point`, and at the last step of any point.
-    `n_empty` is the number of keys that are empty at all steps.
+    (n,), are the counts of the untracked keys that any unit touches: at the step of `point`, and at the last step.
+    `counts_at` returns their counts at every released step. `n_empty` other keys are empty at all steps.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)
@@ -147,7 +146,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Return the indices of keys whose history would be too improbable if they always had their last count."""
+    """Return the indices of keys whose history would be too improbable if they always had their largest count."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -159,7 +158,7 @@ def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -
 def _candidates(
     family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Draw for each count whether count + noise exceeds the threshold. Return the indices of the counts that do."""
+    """Draw for each count whether count + noise exceeds the threshold. Return the indices of those above it."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:
@@ -169,8 +168,6 @@ def _candidates(
 
 @dataclass(frozen=True, repr=False)
 class _Draw:
-    """The secret parameters of a round of running counts."""
-
     noise: StepNoise
     past: PointHistory
     history: PointHistory
@@ -208,7 +205,7 @@ class _Draw:
         return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Draw the noise of each cell at all points. Redraw it until it is within its bounds at all past points."""
+        """Draw the noise of each cell at all points, by rejection sampling within its bounds at past points."""
         counts = self._counts(cells)
         bounds = np.full((len(self.history.points), cells.size), np.inf)
         if self.past.points:

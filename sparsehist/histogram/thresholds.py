@@ -18,7 +18,7 @@ from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
 from sparsehist.typing import ArrayLike, FloatArray, float_entries
 
-# Number of quantiles of Z over which absolute errors are averaged; the relative error of the mean is about 1e-4.
+# Number of quantiles of the noise over which `mean_error` averages. The relative error of the mean is about 1e-4.
 _NODES = 1 << 14
 _MOST_COUNT = 1 << 60
 
@@ -71,7 +71,7 @@ def least_count(family: Family, level: Level, threshold: float, probability: flo
 
 
 def mean_error(family: Family, level: Level, threshold: float, count: int) -> float:
-    """Return the mean absolute error of a published count, E[|Z - mean| given count + Z > threshold]."""
+    """Return the mean absolute error of a published count, E[|Z - E[Z]| given count + Z > threshold]."""
     shares = (np.arange(_NODES) + 0.5) / _NODES
     log_published = family.log_tail(threshold - count, level)
     noise = family.inverse_log_tail(np.log(shares) + log_published, level)

@@ -24,8 +24,7 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_array, float_entries, whole_number
 
-# The smallest allowed rate. At this rate, noise exceeds 2**62 with a probability below e^-4,000,000.
-_SLOWEST = Fraction(1, 2**40)
+_SLOWEST = Fraction(1, 2**40)  # the smallest rate, at which P[noise > 2**62] is below e^-4,000,000
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class DiscreteLaplace(Family):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
         size = whole_number("size", size)
         least = _clipped(np.floor(float_entries("threshold", threshold, size))) + 1
-        # Noise is memoryless from 0 on. For thresholds below 0, rejection accepts at least half of the draws.
+        # Above 0, noise is memoryless. For thresholds below 0, rejection sampling accepts at least half of the draws.
         noise = np.maximum(least, 0) + draw(_geometric(self.rate(level)), size, rng=rng)
         pending = np.flatnonzero(least < 0)
         while pending.size:
@@ -155,13 +154,13 @@ def _bridge_size(fine: Fraction, coarse: Fraction) -> Tail:
 
 
 def _stay(fine: Fraction, coarse: Fraction) -> Interval:
-    """Return v_fine / v_coarse, the probability that the noise has no jump between the levels; v = 2a/(1-a)^2."""
+    """Return v_fine / v_coarse, the probability that noise does not jump between two levels; v = 2a/(1-a)^2."""
     return decay(fine - coarse) * ((1 - decay(coarse)) / (1 - decay(fine))) ** 2
 
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the distribution of fine noise y given coarse noise x >= 0: one tail for 0 <= y <= x, one for other y.
+    """Return the distribution of fine noise y given coarse noise x >= 0: first for 0 <= y <= x, then for other y.
 
     Let r = a_fine / a_coarse and q = P[y < 0]. Then P[y > k] = (1 - q) r^(k+1) for 0 <= k < x. For all k >= 0,
     P[y > x + k] = q * r^x * (a_fine a_coarse)^k and P[y < -k] = q * (a_fine a_coarse)^k.
@@ -178,7 +177,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Draw fine noise by inversion, given coarse noise. Larger coarse noise never gives smaller fine noise."""
+    """Draw fine noise by inversion. With the same uniform numbers, it never decreases if coarse noise increases."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -190,7 +189,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return P[jump between fine and middle level], first if coarse and fine noise differ, then if they are equal."""
+    """Return P[noise jumps between fine and middle level], first if coarse and fine noise differ, then if not."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))
@@ -212,5 +211,4 @@ def _signed(size_law: Tail, size: int, *, rng: Generator) -> IntArray:
 
 
 def _clipped(whole: FloatArray) -> IntArray:
-    """Convert doubles with whole values to int64, limited to ±2**62."""
     return np.clip(whole, -(2.0**62), 2.0**62).astype(np.int64)

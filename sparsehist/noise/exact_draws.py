@@ -21,14 +21,10 @@ from sparsehist.errors import LevelError
 from sparsehist.typing import BoolArray, Generator, IndexArray, IntArray, secret
 
 Interval: TypeAlias = Any
-"""An `mpmath` interval with bounds `a` and `b`; only the bounds are compared, as mpmath raises if an order is
-open."""
+"""An `mpmath` interval with bounds `a` and `b`. Only bounds are compared: overlapping intervals raise an error."""
 
-MOST = 2**62
-"""Larger results are cut to this number."""
-
-# Numbers are drawn in chunks of this size, so that temporary arrays fit the processor's cache.
-_CHUNK = 1 << 14
+MOST = 2**62  # larger results are cut to this number
+_CHUNK = 1 << 14  # numbers are drawn in chunks of this size, so that temporary arrays fit the processor's cache
 _MOST_BITS = 1 << 14
 # If the first 64 bits of U, read as an integer, are at least this value, they determine ln U to within 2**-45.
 _FEWEST = np.uint64(1 << 45)
@@ -132,11 +128,11 @@ class Uniforms:
         return result
 
     def coins(self, chance: Tail) -> BoolArray:
-        """Return for each uniform number whether it is below the weight of `chance`; shape (size,)."""
+        """Return a biased coin for each uniform number, True with probability `chance.weight`; shape (size,)."""
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
-        """Return the exact count for one uniform number. Start at `guess`, and add bits until it is certain."""
+        """Return the exact count for the uniform number at `place`. Add bits to the number until it is certain."""
         count, bits = guess, 64
         while True:
             word = self._leading(place, bits)
@@ -174,7 +170,7 @@ def draw(tail: Tail, size: int, *, most: int = MOST, rng: Generator) -> IntArray
 
 
 def coins(chance: Tail, size: int, *, rng: Generator) -> BoolArray:
-    """Draw `size` booleans. The probability of True is exactly the weight of `chance`."""
+    """Draw `size` booleans, which are True with exactly the probability `chance.weight`."""
     return draw(chance, size, most=1, rng=rng).astype(np.bool_)
 
 

@@ -25,13 +25,14 @@ class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
     Noise is never negative, so an output proves that the true count is at most the output. Therefore `statement`
-    always raises an error. Draws are numpy's exponential variates. Equal noise at two levels is the same double.
+    always raises an error. Draws are numpy's exponential variates. If equal at two levels, noise is the same double.
 
     Example:
         >>> Exponential().std(4)
         0.25
 
-    Source: `JumpFamily`; refine by Bayes' rule on its bridge.
+    Source: see `JumpFamily` for `coarsen` and `between`. By Bayes' rule, finer noise is the minimum of coarse noise
+    and an independent exponential variate whose rate is the difference between the levels.
     """
 
     power: ClassVar[int] = 1
@@ -52,7 +53,6 @@ class Exponential(JumpFamily):
         return rng.standard_exponential(size) * self.std(level)
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """Return the minimum of the coarse noise and an exponential number whose rate is the difference of levels."""
         return np.minimum(coarse, rng.standard_exponential(coarse.shape[-1]) / level_float(target - known))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:

@@ -20,12 +20,9 @@ from sparsehist.errors import DeclarationError, LevelError, LevelOrderError, sho
 from sparsehist.privacy.levels import Level, as_level, compared, quotient
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator, float_entries, noise_array, whole_number
 
-NoiseArray = AnyArray
-"""float64 for real families, int64 for integer families."""
-Norm = Literal["l1", "l2"]
-"""The norm in which a family measures the change of a vector by one unit."""
-Three: TypeAlias = tuple[Fraction, Fraction, Fraction]
-"""Levels, coarse to fine."""
+NoiseArray = AnyArray  # float64 for real families, int64 for integer families
+Norm = Literal["l1", "l2"]  # the norm in which a family measures the change of a vector by one unit
+Three: TypeAlias = tuple[Fraction, Fraction, Fraction]  # three levels, from coarse to fine
 
 
 class DenseFamily(ABC):
@@ -127,7 +124,7 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw noise at a finer level. In a `Family`, noise of shape (rows, n) uses one random number per column."""
+        """Draw finer noise. In a `Family`, `coarse` may have shape (rows, n), with one random number per column."""
 
     @abstractmethod
     def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray:
@@ -197,10 +194,9 @@ class JumpFamily(Family):
         return increment
 
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Draw noise at the middle of three levels, given the noise at the other two.
+        """Return the fine noise with probability `stays`, and always if coarse and fine noise are equal.
 
-        The result is the fine noise with probability `stays`, and always if coarse and fine noise are equal.
-        Otherwise, the difference coarse - fine is refined to the middle level and added to the fine noise.
+        Otherwise, refine the difference coarse - fine to the middle level, and add it to the fine noise.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)

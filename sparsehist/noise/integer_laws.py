@@ -1,8 +1,8 @@
-"""Tables of log-concave integer distributions: Poisson, Skellam, binomial, and a summand given the sum.
+"""Tables of integer distributions: Poisson, Skellam, binomial, and one of two Poisson or Skellam terms given the sum.
 
 A table is computed from the ratios of neighbouring probabilities, whose logarithms are added up outwards from the
 mode. Each tail is added up from its far end, so that its relative error is small. A draw looks up a uniform
-number in the lower tail or, if it is above 1/2, in the upper tail.
+number in the lower tail or, if it is above 1/2, in the upper tail. All distributions are log-concave.
 
 Source: our own derivation (docs/mathematics.md, Poisson and Skellam).
 """
@@ -18,8 +18,7 @@ import numpy as np
 from sparsehist.errors import DataError
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, secret
 
-LARGEST_MEAN = 2**24
-"""Largest mean of a distribution whose table is cached."""
+LARGEST_MEAN = 2**24  # the largest mean of a distribution whose table is cached
 # Cached tables leave out a probability of about e**-6000, because a domain may have e**6000 cells.
 # Other tables leave out a probability of about e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
@@ -74,7 +73,6 @@ class IntegerLaw:
         logs -= math.log(np.exp(logs).sum())
         with np.errstate(divide="ignore"):
             log_above, log_up_to = np.log(self._above), np.log(self._up_to)
-        # Below e**-600, add up logarithms instead of probabilities, which would underflow near e**-745.
         falling, rising = (np.flatnonzero(each < -_UNDERFLOW) for each in (log_above[:-1], log_up_to[1:]))
         if falling.size:
             log_above[falling] = np.logaddexp.accumulate(logs[::-1])[::-1][falling]
@@ -107,7 +105,7 @@ def _reach(variance: float, exponent: float) -> int:
 
 
 def _from_ratios(first: int, mode: int, log_ratios: FloatArray) -> IntegerLaw:
-    """Return the distribution with probabilities f(k), given `log_ratios` ln(f(k) / f(k - 1)), k = first + 1, …."""
+    """Return the distribution with probabilities f(k), given ln(f(k) / f(k - 1)) for k = first + 1, first + 2, …."""
     below, above = log_ratios[: mode - first], log_ratios[mode - first :]
     return IntegerLaw(first, np.concatenate([-np.cumsum(below[::-1])[::-1], [0.0], np.cumsum(above)]))
 
@@ -158,11 +156,11 @@ def poisson(mean: float, size: int, *, rng: Generator) -> IntArray:
 def part_quantile(
     sums: IntArray, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float], uniforms: Uniforms
 ) -> IntArray:
-    """Return quantiles of X given sums X + Y, for independent X ~ part, Y ~ rest, at one uniform number per column.
+    """Return quantiles of X given each sum X + Y, for independent X and Y with the distributions `part` and `rest`.
 
-    Both distributions are Poisson or both are Skellam, with these `means`. `sums` has shape (n,) or (rows, n).
-    Quantiles increase with the sum (Efron 1965); if rounding errors break this order, it is restored. Raise DataError
-    if a sum is too improbable for the tables.
+    Both are Poisson or both Skellam, with these `means`. `sums` has shape (n,) or (rows, n), and each column uses one
+    uniform number. Quantiles increase with the sum (Efron 1965); if rounding errors break this order, it is restored.
+    Raise DataError if a sum is too improbable for the tables.
     """
     flat = np.asarray(sums, np.int64).reshape(-1)
     result = np.empty_like(flat)
@@ -193,7 +191,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Increase entries of `carried` until each column is ordered like that column of `values`; shape (rows, n)."""
+    """Increase entries of `carried` until, in each column, they are ordered like `values`; shape (rows, n)."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

@@ -28,9 +28,9 @@ _LN2 = math.log(2.0)
 class Laplace(JumpFamily):
     """Laplace noise: a release of a vector at level epsilon satisfies epsilon-DP.
 
-    With positive probability, noise is equal at two levels, and is then the same double at both. Draws are doubles,
-    so pure epsilon-DP holds exactly only before rounding. Published values are rounded to a grid that does
-    not depend on the data. If exact pure DP is needed, use the discrete Laplace family.
+    Noise is drawn as doubles, so epsilon-DP holds up to rounding errors; discrete Laplace noise gives exact DP.
+    Published values are rounded to a grid that does not depend on the data. With positive probability, noise is equal
+    at two levels; then it is the same double at both.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts, in counts.
@@ -72,7 +72,6 @@ class Laplace(JumpFamily):
         return noise
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """Draw finer noise as a quantile of its conditional distribution, at one uniform number per column."""
         noise, kernel = np.empty(coarse.shape), self._kernel(known, target)
         for part in chunks(coarse.shape[-1]):
             exponential = rng.standard_exponential(part.stop - part.start)
@@ -108,7 +107,7 @@ class Laplace(JumpFamily):
 
 
 class _Kernel(NamedTuple):
-    """The distribution of finer noise given coarse noise x >= 0; a < b are the rates of the two levels.
+    """The distribution of finer noise given coarse noise x >= 0; a < b are the rates of the coarse and fine level.
 
     The survival function at y is (a+b)/(2b) e**(-(b-a)y) for 0 <= y < x, and (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)) for
     y >= x. There is an atom at x. For y < 0, the distribution function is (b-a)/(2b) e**((a+b)y).
@@ -122,10 +121,11 @@ class _Kernel(NamedTuple):
 
 
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
-    """Return quantiles of finer noise, at 1 - e**-exponential / 2 if `upper`, else at e**-exponential / 2.
+    """Return quantiles of finer noise given the coarse noise `values`; `kernel` is the conditional distribution.
 
-    For coarse noise x < 0, use the reflected distribution for -x. Despite rounding, results are exactly monotone in
-    x, because every rounded operation on |x| is monotone.
+    The probability is 1 - e**-exponential / 2 where `upper` is true, otherwise e**-exponential / 2. For coarse noise
+    x < 0, use the reflected distribution for -x. Despite rounding, results are exactly monotone in x, because every
+    rounded operation on |x| is monotone.
     """
     small = exponential + _LN2
     large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # at most ln 2, which is below `far`

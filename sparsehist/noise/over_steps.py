@@ -1,8 +1,8 @@
 """Gaussian noise over steps and levels, for the cells of a running series.
 
 A release point (t, ρ) is the release of step t at level ρ. The noise at points (t, ρ) and (t', ρ') has the covariance
-C[t, t'] / (2 max(ρ, ρ')), where C is the covariance over steps at level 1/2. So releases of all steps and levels, in
-any order, share one noise path and cost only the finest level.
+C[t, t'] / (2 max(ρ, ρ')), where C is the covariance matrix of steps at level 1/2. So releases of all steps and
+levels, in any order, share one noise path and cost only the finest level.
 
 Source: our own derivation (docs/mathematics.md, running counts).
 """
@@ -34,7 +34,7 @@ class Point(NamedTuple):
 
 
 class StepNoise:
-    """Gaussian noise of one cell over steps and levels, with the given `covariance` over steps at level 1/2.
+    """Gaussian noise of one cell over steps and levels; `covariance` is the covariance matrix of steps at level 1/2.
 
     Raise DeclarationError if `covariance` is not a covariance matrix or has a negative entry.
     """
@@ -108,9 +108,10 @@ class Factor(NamedTuple):
         return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
 
     def weights(self, point: int) -> tuple[FloatArray, float]:
-        """Return the conditional mean at `point`, as weights of other points, and the conditional standard deviation.
+        """Return the distribution of the noise at `point`, given the noise at all other points.
 
-        Both come from one column of the precision matrix, computed by two triangular solves without cancellation.
+        The result is the weights of the other points in the conditional mean, shape (m - 1,), and the standard
+        deviation. Both come from a column of the precision matrix, computed by two triangular solves.
         """
         from scipy.linalg import solve_triangular  # imported here because it is slow to import and rarely needed
 
@@ -125,7 +126,6 @@ class Factor(NamedTuple):
 
 
 def _check_levels(levels: Sequence[Fraction]) -> None:
-    """Raise LevelError if two of these ascending levels are nearly but not exactly equal."""
     for coarse, fine in itertools.pairwise(levels):
         if coarse < fine < coarse * (1 + LEAST_GAP):
             raise LevelError(

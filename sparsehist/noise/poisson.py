@@ -1,7 +1,8 @@
 """Poisson noise, which gives (epsilon, delta)-DP, and the base class of Poisson and Skellam noise.
 
-Noise at a level is the value of a Poisson process at time 1/level. So coarser noise is the sum of finer noise and an
-independent increment, and finer noise is drawn as one of two independent summands, given their sum.
+Noise at a level is the value, at time 1/level, of a process with independent increments. Smaller levels are later
+times, so coarser noise is finer noise plus an independent increment. To refine noise, the first of these two terms is
+drawn given their sum.
 
 Papers: [ARNP Thm E.1].
 """
@@ -59,7 +60,6 @@ class ProcessNoise(Family):
         return self._law(_mean_between(coarse, fine)).quantile(draw_uniforms(size, rng=rng))
 
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        """Draw finer noise with one uniform number per column, so that the order within each column is preserved."""
         uniforms = draw_uniforms(coarse.shape[-1], rng=rng)
         return self._part(coarse, float(poisson_mean(target)), _mean_between(known, target), uniforms)
 
@@ -95,20 +95,21 @@ def _mean_between(coarse: Fraction, fine: Fraction) -> float:
 
 @dataclass(frozen=True)
 class Poisson(ProcessNoise):
-    """Poisson noise of mean 1/level, which gives (epsilon, delta)-DP for units with one key, but no zCDP.
+    """Poisson noise of mean 1/level, which gives (epsilon, delta)-DP if `max_keys` is 1, but no zCDP.
 
-    Published counts are **not centred**: subtract `mean(level)`, a public number, to centre them. An output of 0 is
-    possible for a count of 0 but not for a count of 1, so no rho-zCDP holds.
+    Published counts are **not centred**: on average, they are too large by `mean(level)`, a public number. An output
+    of 0 is possible for a count of 0 but not for a count of 1, so no rho-zCDP holds.
 
     Args:
-        sensitivity: 1: a unit has one key, and changes its count by at most 1. DeclarationError for other numbers.
+        sensitivity: Must be 1, because a unit may have only one key. Otherwise, DeclarationError is raised.
 
     Example:
         >>> family = Poisson()
         >>> family.std("0.01"), family.mean("0.01")
         (10.0, 100.0)
 
-    Source: [ARNP Lemma E.4] for the steps; the guarantee is our own, 3 to 7 times below [ARNP Lemma E.2, Lemma E.3].
+    Source: [ARNP Lemma E.4] for coarsening and refining. The guarantee is our own derivation; its delta is 3 to 7
+    times smaller than in [ARNP Lemma E.2, Lemma E.3].
     """
 
     def __post_init__(self) -> None:

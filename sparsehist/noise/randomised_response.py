@@ -1,6 +1,6 @@
 """Randomised response: replace an answer by another category with an exactly known probability.
 
-Noise is added modulo k, the number of categories. The noise 0 is 1 / a times as probable as any other value, where a
+Noise is added modulo k, the number of categories. The noise 0 is 1 / a times as probable as each other value, where a
 = e^(-epsilon / sensitivity). Equivalently, an answer is kept with probability kappa, otherwise replaced by a
 category drawn uniformly. If an answer is coarsened twice, the kappas are multiplied.
 
@@ -25,8 +25,7 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import Generator, IntArray, NDArray
 
 _MOST_CATEGORIES = 2**31
-# At larger rates, an answer would change to any given category with a probability below e^-4000.
-_FASTEST = 4000
+_FASTEST = 4000  # at larger rates, an answer changes to any given category with a probability below e^-4000
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class RandomisedResponse(DenseFamily):
 
     Args:
         categories: k, the number of possible answers; at least 2.
-        sensitivity: Entries of the vector that belong to one person. An integer or fraction.
+        sensitivity: Number of entries of the vector that belong to one person. An integer or fraction.
 
     Raises:
         DeclarationError: If `categories` is below 2 or `sensitivity` is not positive.
@@ -110,7 +109,11 @@ class RandomisedResponse(DenseFamily):
     def _ends(
         self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, ...]], *, rng: Generator
     ) -> IntArray:
-        """Draw noise given two values. `chances`: P[first | equal], P[first | different], P[second | different]."""
+        """Draw noise that is likely to equal one of two given values (noise at adjacent levels), entry by entry.
+
+        `chances` returns three probabilities: that the noise is the first value, if both values are equal; and that
+        it is the first and that it is the second value, if they differ. All other categories are equally likely.
+        """
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
         noise[~agree] = self._chosen(first[~agree], lambda: chances()[1:], second[~agree], rng=rng)
@@ -124,7 +127,7 @@ class RandomisedResponse(DenseFamily):
         *,
         rng: Generator,
     ) -> IntArray:
-        """Draw the first or second value with the probabilities `chances`, otherwise another category uniformly."""
+        """Return the first or second value with the probabilities `chances`, otherwise another, uniform category."""
         chosen = first.copy()
         left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
         if second is None:
@@ -148,7 +151,7 @@ class RandomisedResponse(DenseFamily):
     # The methods below return intervals that contain exact probabilities, at the current working precision.
 
     def _total(self, rate: Fraction) -> Interval:
-        """Return 1 / P[Z = 0]."""
+        """Return 1 / P[noise = 0] at this rate."""
         return 1 + (self.categories - 1) * decay(rate)
 
     def _ratio(self, fine: Fraction, coarse: Fraction) -> Interval:
@@ -168,7 +171,7 @@ class RandomisedResponse(DenseFamily):
         return share * same, share * other / decay(coarse), share * decay(fine - coarse) * same
 
     def _middle(self, coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
-        """Return P[middle = fine] if fine = coarse, then P[middle = fine] and P[middle = coarse] if they differ."""
+        """Return P[middle = fine | fine = coarse] and, if they differ, P[middle = fine] and P[middle = coarse]."""
         same_above, other_above = self._step(fine, middle)
         same_below, other_below = self._step(middle, coarse)
         agree = same_above * same_below

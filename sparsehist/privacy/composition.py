@@ -26,7 +26,11 @@ _MOST_SETS = 1000
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """The finest release of a noise path: noise or currency, level, and the most keys that a unit can have."""
+    """The finest release of a noise path, which determines the cost of the path.
+
+    `law` is the noise family, "gaussian", "poisson" or "skellam", or for other noise the currency of its `level`,
+    "rho" or "epsilon". `keys` is the most keys that a unit counts towards.
+    """
 
     law: str
     level: Fraction
@@ -41,7 +45,7 @@ class Cost:
         currency: "rho" (zCDP), "epsilon" (pure DP), or "none" for other guarantees.
         amount: The exact cost in this currency; None for "none" and for sums over two currencies.
         rho: The cost as rho of zCDP; None if the guarantee implies no zCDP.
-        delta_infinity: Probability that an open domain reveals the only unit of a key; adds up over series.
+        delta_infinity: Bound on the probability that open domains publish a key that only one unit has.
         parts: The finest release of each path.
     """
 
@@ -62,8 +66,8 @@ def path_cost(
 ) -> Cost:
     """Return the cost of a noise path. `finest` is its finest level, or None if nothing was released.
 
-    `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for noise with a tighter
-    bound than its currency implies. A unit has at most `keys` keys. `delta_infinity` covers the whole path.
+    `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for these noise families,
+    otherwise None. A unit has at most `keys` keys. `delta_infinity` is that of all releases on the path.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)
@@ -109,7 +113,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return the maximal sets of populations with no pair declared disjoint. One person may belong to a whole set."""
+    """Return the maximal sets of populations that one person may belong to: no two in a set are declared disjoint."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

@@ -2,7 +2,7 @@
 
 Epsilons of pure DP add up. Gaussian releases are together one Gaussian mechanism with the sum of their rhos. For a
 mix of both, the worst case is randomised response with Gaussian noise, whose joint privacy loss is known. All
-noise with a rho composes as zCDP or, with Skellam noise, as Rényi-DP. Poisson paths each take an equal part of delta.
+noise with a rho composes as zCDP or, with Skellam noise, as Rényi-DP. Each Poisson path uses an equal part of delta.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
@@ -92,7 +92,7 @@ def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
 
 
 def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: float) -> float:
-    """Return the epsilon of randomised responses and one Gaussian mechanism, from their exact joint privacy loss."""
+    """Return the joint epsilon of Gaussian noise and randomised responses (a dict from epsilon to number)."""
     if rho == 0 and len(coins) == 1 and coins.total() <= pure.MOST_RELEASES:
         ((level, times),) = coins.items()
         return min(high, pure.epsilon(delta, level, times))

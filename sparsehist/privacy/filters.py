@@ -1,8 +1,8 @@
 """Privacy filters bound the total cost of releases whose levels may depend on earlier releases.
 
-A filter adds up charges, and refuses a release if the sum would exceed its limit. It is not valid to compose exact
-trade-off curves, or to take the best of several bounds afterwards (counterexample: docs/mathematics.md, Accounting).
-So the route, one of `ROUTES`, is fixed before the first charge.
+A filter adds up charges, and refuses a release if the sum would exceed its limit. The *route* is the measure of cost
+in which it charges releases: one of `ROUTES`, fixed before the first charge. With adaptive levels, it is not valid to
+compose exact trade-off curves, or to choose the best of several bounds afterwards (docs/mathematics.md, Accounting).
 
 Source: Feldman and Zrnic 2021 (rho, renyi); Smith and Thakurta 2022, Koskela, Tobaben and Honkela 2023 (gaussian);
 Rogers, Roth, Ullman and Vadhan 2016 (pure, poisson); Lyu 2022, Vadhan and Zhang 2023, Haney et al. 2023 (interactive
@@ -35,8 +35,7 @@ ROUTES = tuple(_CHARGES)
 MOST_ORDER = 1 << 20
 # Smallest and largest level that a search tries. Poisson and Skellam noise need a level of at least 2**-24.
 _LEAST, LEAST_OF_MEANS, _MOST = Fraction(1, 10**60), Fraction(1, 2**24), Fraction(10**59)
-# Relative precision of searches for the largest level, which is then rounded down to 12 digits.
-_CLOSE = 1e-13
+_CLOSE = 1e-13  # relative precision of searches for the largest level, which is then rounded down to 12 digits
 _NOTHING = Fraction(0)
 _UP = Fraction(10**13 + 1, 10**13)  # a factor that covers rounding errors of doubles
 
@@ -63,11 +62,11 @@ class Filter:
     delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
-        """Return whether this route can charge noise of the family or currency `law`."""
+        """Return whether this route can charge the noise that `law` names (see `charge`)."""
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
-        """Return whether each noise path is charged separately, at its finest level.
+        """Return whether this noise is charged by noise path, at the finest level of each path so far.
 
         Otherwise a series is charged once, at its cap, because its releases are not independent mechanisms.
         """
@@ -76,8 +75,9 @@ class Filter:
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
         """Return the charge of a noise path with this finest level, or of a series with this cap (see `by_path`).
 
-        `law` is "gaussian", "skellam" or "poisson"; for other noise, it is the currency "rho" or "epsilon". `keys` is
-        the number of keys of a unit, for Skellam noise. `earlier` is the number of Poisson series charged before.
+        `law` is the noise family, "gaussian", "skellam" or "poisson", or for other noise the currency of the level,
+        "rho" or "epsilon". `keys`, for Skellam noise, is the most keys that a unit counts towards. `earlier` is the
+        number of Poisson series charged before.
         """
         if not self.takes(law):
             could = ", ".join(f"route={route!r}" for route in routes_for(law)) or "no route"
@@ -94,7 +94,7 @@ class Filter:
     def fits(
         self, room: Fraction, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0, times: int = 1
     ) -> bool:
-        """Return whether paths or series at this level, `times` in number, have a total charge of at most `room`."""
+        """Return whether charging this level `times` times, once per path or series, costs at most `room`."""
         if room <= 0 or not self.takes(law):
             return False
         if law != POISSON:
@@ -121,7 +121,7 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
     Args:
         route: One of `ROUTES` except "rho".
         epsilon: Total epsilon; positive.
-        delta: The part of the total delta that is for noise; not used on the pure route.
+        delta: Total delta, without the part reserved for open domains; not used on the pure route.
         order: Order of the Rényi divergence, at least 2; by default the order that allows the largest total rho.
 
     Raises:
@@ -152,15 +152,15 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
 
 
 def routes_for(law: str) -> list[str]:
-    """Return the routes that can charge noise of the family or currency `law`."""
+    """Return the routes that can charge the noise that `law` names (see `Filter.charge`)."""
     return [route for route, laws in _CHARGES.items() if law in laws]
 
 
 def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
     """Return the largest level, rounded down to 12 digits, at which one release is (epsilon, delta)-DP.
 
-    The whole delta is for noise. `law` is as for `Filter.charge`; for pure DP, the level is epsilon. Raise
-    DeclarationError if there is no such level.
+    No part of delta is reserved for open domains. `law` names the noise as in `Filter.charge`. Raise DeclarationError
+    if there is no such level.
     """
     found = _largest_within(goal.epsilon, goal.delta, law, keys)
     if found <= 0:

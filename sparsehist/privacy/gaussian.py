@@ -6,7 +6,7 @@ The formulas use mu = sqrt(2 rho), x = epsilon/mu - mu/2 and the Mills ratio M(x
     M(x) = integral of exp(-x t - t**2/2) over t > 0, so
     M(x) - M(x + mu) = integral of exp(-x t - t**2/2) (1 - exp(-mu t)), without cancellation.
 
-This holds for one Gaussian release, for the finest release of a path and, with the sum of the rho, for several paths.
+They hold for one Gaussian release, for the finest release of a path and, with the sum of rhos, for several paths.
 Numerical gap: a relative 1e-12 from rho = 1e-12 on, tested against mpmath and dp-accounting.
 
 Source: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13. It replaces [KHP Thm 13], which is

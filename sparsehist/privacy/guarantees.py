@@ -43,18 +43,18 @@ class EpsilonDelta:
 
     @property
     def text(self) -> str:
-        """The pair as text that `parse` can read, such as "epsilon_delta(1, 0.000001)"."""
+        """The pair as a string that `parse` accepts, such as "epsilon_delta(1, 0.000001)"."""
         epsilon, delta = (level_text(value) if value else "0" for value in (self.epsilon, self.delta))
         return f"epsilon_delta({epsilon}, {delta})"
 
     @property
     def in_words(self) -> str:
-        """The pair as text for people, such as "epsilon 1 at delta 1e-06"."""
+        """The pair as a human-readable string, such as "epsilon 1 at delta 1e-06"."""
         return f"epsilon {level_text(self.epsilon)} at delta {float(self.delta):g}"
 
     @classmethod
     def parse(cls, text: str) -> EpsilonDelta:
-        """Read text such as "epsilon_delta(1, 1e-6)". Raise LevelError for other text."""
+        """Parse a string such as "epsilon_delta(1, 1e-6)". Raise LevelError for other strings."""
         name, _, rest = text.strip().partition("(")
         epsilon, _, delta = rest.removesuffix(")").partition(",")
         if name.strip().lower() != "epsilon_delta" or not rest.endswith(")") or not delta.strip():
@@ -74,7 +74,7 @@ class EpsilonDelta:
 
 
 def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
-    """Read a level or a pair (epsilon, delta). A pair stands for the largest level that gives this guarantee."""
+    """Parse a level or a pair (epsilon, delta), which stands for the largest level that gives this guarantee."""
     if isinstance(value, str) and value.strip().lower().startswith("epsilon_delta"):
         value = EpsilonDelta.parse(value)
     if not isinstance(value, EpsilonDelta):

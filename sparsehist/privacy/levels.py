@@ -1,4 +1,4 @@
-"""Read privacy levels and other numbers exactly.
+"""Parse privacy levels and other numbers exactly.
 
 In each noise family, a larger level is finer (less private). Levels are stored and compared as exact fractions, so
 two notations of one level, such as 0.5 and "1/2", give the same noise.
@@ -20,12 +20,12 @@ Level = int | float | str | Fraction | Decimal
 
 # Levels are from 1e-60 to 1e60, so that doubles can hold them, their squares and their ratios.
 _LARGEST = 10**60
-_SMALLEST_DELTA = Fraction(1, 10**300)  # conversions use doubles
+_SMALLEST_DELTA = Fraction(1, 10**300)  # doubles cannot hold numbers much smaller than this
 _LONGEST = 400  # limit on the length and the exponent of a string: '1e99999999' would take gigabytes to read
 
 
 def exactly(value: Level) -> Fraction:
-    """Read a finite number exactly. Raise TypeError, ValueError or ArithmeticError for other values."""
+    """Convert a finite number to a fraction exactly. Raise TypeError, ValueError or ArithmeticError for others."""
     if isinstance(value, bool):
         raise TypeError
     if isinstance(value, str):
@@ -95,13 +95,13 @@ def _advice(value: object, name: str) -> str:
 
 
 def level_or_zero(value: Level, name: str = "level") -> Fraction:
-    """Read a level, or the number 0, exactly."""
+    """Convert a level or the number 0 to an exact fraction."""
     exact = _or_none(value)
     return exact if exact == 0 else as_level(value, name)
 
 
 def at_least_zero(value: Level, name: str) -> Fraction:
-    """Read a number of at least 0. Raise DeclarationError if it is negative or not finite."""
+    """Convert a number to an exact fraction. Raise DeclarationError if it is negative or not finite."""
     exact = _or_none(value)
     if exact is None or exact < 0:
         raise DeclarationError(f"{name} must be at least 0 and finite, got {shown(value)}")
@@ -109,7 +109,7 @@ def at_least_zero(value: Level, name: str) -> Fraction:
 
 
 def probability(delta: Level) -> float:
-    """Read a delta of at least 1e-300 and below 1. Raise DeclarationError for other numbers."""
+    """Convert a delta to a double. Raise DeclarationError unless it is at least 1e-300 and below 1."""
     exact = _or_none(delta)
     if exact is None or not _SMALLEST_DELTA <= exact < 1:
         raise DeclarationError(f"delta must be at least 1e-300 and below 1, got {shown(delta)}")
@@ -139,7 +139,7 @@ def level_float(level: Fraction) -> float:
 
 
 def level_text(level: Fraction) -> str:
-    """Return a level as exact text: a decimal of up to 20 places, or else a fraction or scientific notation.
+    """Return a level as an exact string: a decimal of up to 20 places, or else a fraction or scientific notation.
 
     Example:
         >>> level_text(Fraction(1, 10)), level_text(Fraction(1, 3)), level_text(Fraction("1e-30"))

@@ -5,8 +5,8 @@ The worst case is binary randomised response, called a coin: its privacy loss is
 prod over i of (1 - delta_i) * (1 - sum over L > epsilon of P(L) (1 - e**(epsilon - L))).
 
 Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3, optimal over all such releases; Murtagh and Vadhan 2016, Theorem
-1.5. It replaces [Interactive Thm 4], whose printed delta is false. Numerical gap: a relative 1e-9; with more than
-2**20 sums, also upwards, because epsilons are rounded up to a grid. Papers: [Interactive section 3].
+1.5. It replaces [Interactive Thm 4], whose printed delta is false. Numerical gap: a relative 1e-9. If there are more
+than 2**20 sums, results are upper bounds, because epsilons are rounded up. Papers: [Interactive section 3].
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy.levels import Level, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
-MOST_RELEASES = 10**5
-"""For more releases, logarithms of binomial coefficients lose digits."""
-
+MOST_RELEASES = 10**5  # for more releases, logarithms of binomial coefficients lose digits
 _MOST_SUMS, _GRID_STEPS = 1 << 20, 1 << 16
 
 
 def delta(epsilon: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest joint delta, at this epsilon, of releases with the epsilon `each`; `times` is their number.
+    """Return the smallest delta for which several pure-DP releases are together (epsilon, delta)-DP.
+
+    `times` is the number of releases. Each of them is pure DP with the epsilon `each`.
 
     Example:
         >>> delta(7.5, 0.05, 1000)
@@ -40,7 +40,7 @@ def delta(epsilon: Level, each: Level, times: int = 1) -> float:
 
 
 def epsilon(delta: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest joint epsilon, at this delta, of releases with the epsilon `each`; `times` is their number.
+    """Return the smallest epsilon for which several pure-DP releases, as in `pure.delta`, are (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.05, 1000)
@@ -52,7 +52,7 @@ def epsilon(delta: Level, each: Level, times: int = 1) -> float:
 def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
     """Return the smallest delta for which (epsilon_i, delta_i)-DP releases are together (epsilon, delta)-DP.
 
-    `each` has the pairs (epsilon_i, delta_i); delta_i is 0 for pure DP.
+    `each` holds a pair (epsilon_i, delta_i) for each release; delta_i is 0 for pure DP.
 
     Example:
         >>> delta_of(2, [(0.1, 1e-6)] * 30)

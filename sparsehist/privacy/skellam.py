@@ -5,9 +5,9 @@ the divergence is at most the smallest of three linear functions of a:
 
     a l ln(I0(v) / I1(v)),    a l (v + 1) / (2 v**2) + 5 l / (4 v**2),    a l / (2 v) + 3 l / (2 v).
 
-Along a line slope * a + offset the best (epsilon, delta) is that of slope-zCDP at epsilon - offset; as its logarithm
-is convex, the best integer is next to the best real order. A claim of (1/(2v))-zCDP per key is false at orders near
-1.
+For each of these bounds, slope * a + offset, delta at epsilon is that of slope-zCDP at epsilon - offset. As ln delta
+is convex in a, the best integer order is next to the best real order. (1/(2v))-zCDP per key does not hold: the
+inequality is false at orders near 1.
 
 Source: Agarwal, Kairouz and Liu 2021, Theorem 3.5; the first line is our own derivation (docs/mathematics.md);
 Canonne, Kamath and Steinke 2020, Proposition 12.

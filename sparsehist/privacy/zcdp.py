@@ -68,14 +68,17 @@ def from_pure(epsilon: Level) -> float:
 
 
 def least_log_delta(epsilon: float, rho: float, order: Callable[[float], list[float]] = lambda t: [t]) -> float:
-    """Return the smallest ln delta(t), at most 0, over the list of t that `order` returns for the best real t."""
+    """Return the smallest ln delta, at most 0, that rho-zCDP proves at this epsilon.
+
+    `order` maps the best real t = order - 1 to the list of t to try, such as the two integers next to it.
+    """
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
     found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in order(best)]
     return min(0.0, *found)
 
 
 def best_order(delta: float, rho: float) -> float:
-    """Return the t = order - 1 that gives the smallest epsilon for a delta."""
+    """Return the t = order - 1 for which `epsilon_at` is smallest at this delta."""
     return _root(lambda t: t * (t * rho) + math.log1p(t) + math.log(delta))
 
 

@@ -1,6 +1,6 @@
 """Release the histogram of a sensitive log under differential privacy, any number of times.
 
-All releases of a series together cost as much as the finest release. Names are imported on first use (PEP 562).
+All releases of a series together cost as much as the finest release. Each public name is imported on first use.
 """
 
 from importlib import import_module

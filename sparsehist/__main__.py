@@ -1,4 +1,4 @@
-"""Run the command line with `python -m sparsehist`, even if the script `sparsehist` is not on the PATH."""
+"""Run the command line with `python -m sparsehist`, which works even if `sparsehist` is not on the PATH."""
 
 from sparsehist.cli import main
 

@@ -1,8 +1,8 @@
-"""Random generators for all production code.
+"""Random generators for all code except tests.
 
-Random bits come from AES-128 in counter mode, with a key of 128 bits from the operating system. A generator is used
-for one operation and then discarded, so a fork cannot copy it, and its state is never stored. A normal number takes
-10 ns and a uniform number 3 ns, as with numpy's PCG64.
+Random bits come from AES-128 in counter mode, with a key of 128 bits from the operating system. Each
+operation makes a new generator, so a forked process cannot have a copy, and the state of a generator is never stored.
+A normal number takes 10 ns and a uniform number 3 ns, as with numpy's PCG64.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def generator(key: int | None = None) -> np.random.Generator:
-    """Return a generator for one operation. A fixed `key` makes its numbers reproducible."""
+    """Return a new random generator for one operation. A fixed `key` makes its numbers reproducible."""
     from randomgen import AESCounter
 
     return np.random.Generator(AESCounter(key=secrets.randbits(128) if key is None else key))

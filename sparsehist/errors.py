@@ -1,8 +1,8 @@
-"""All errors that sparsehist raises on purpose.
+"""Exceptions and warnings of sparsehist.
 
 `SparsehistError` is the base class. Its subclasses are `InputError` for bad input, `RefusedError` for privacy limits,
 `StoreError` for stores, and `LawError` for bugs. Each class has an exit code for the command line: 3 for
-privacy limits, 4 for a store in use, 5 for a series that differs from the request, and 2 for all others.
+`RefusedError`, 4 for a store in use, 5 for a series that differs from the request, and 2 for all others.
 
 An engine's message may quote a key or a unit. So `raise_alone` replaces the engine's error with an error that has
 no reference to it.
@@ -24,7 +24,7 @@ _Read = TypeVar("_Read")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Return the text with control and invisible characters escaped, because strangers may choose names and keys."""
+    """Return a text with control and invisible characters escaped, because it may contain hostile names and keys."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text)
@@ -34,7 +34,7 @@ _LONGEST_SHOWN, _LONGEST_NUMBER = 200, 60
 
 
 def shown(value: object) -> str:
-    """Return a value as text for error messages: numbers, dates and short strings unchanged, else only the type.
+    """Return a value as text for error messages: numbers, dates and short strings in full, else only the type.
 
     A wrong argument may be a frame, a column or a list with data of the log, so errors must not show it.
     """
@@ -53,7 +53,7 @@ def shown(value: object) -> str:
 
 
 def read_each(name: str, values: object, read: Callable[[Any], _Read], rule: str) -> list[_Read]:
-    """Read the entries of a list; errors name an entry by its position, because the list may contain data.
+    """Read the entries of a list. Errors show the position of an entry only, because entries may be secret data.
 
     A value that is not a list or tuple is read as a single entry. `read` converts an entry or raises an `InputError`;
     `rule` completes "each entry must be".
@@ -70,21 +70,21 @@ def read_each(name: str, values: object, read: Callable[[Any], _Read], rule: str
 
 
 def as_mapping(name: str, value: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
-    """Return a copy of a mapping; refuse other values, and show only their type."""
+    """Return a mapping as a dict. Raise an error that shows only the type of any other value."""
     if not isinstance(value, Mapping):
         raise DeclarationError(f"{name} must be a mapping, got {shown(value)}")
     return dict(value)
 
 
 _IN_URL = re.compile(r"(?<=://)[^\s'\"]*@|(?<=\?)[^\s'\"]*=[^\s'\"]*")
-# A SQL literal in single, double or dollar quotes. Repetitions are bounded, so that matching is fast.
+# An SQL literal in single, double or dollar quotes. Numbers of repetitions are bounded to keep matching fast.
 _LITERAL = r"""(?:[a-z]?'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w{0,40})\$.{0,2000}?\$\%d\$)"""
 _NAMED = r"(?:secret|token|passw|pwd|connection_?string|account_?key|access_?key|key_?id|authorization)\w{0,40}"
 _BETWEEN = r"(?:\s|[:=>(]|\bto\b|/\*.{0,200}?\*/){1,200}"
 _FLAGS = re.IGNORECASE | re.DOTALL
 _GIVEN = re.compile(rf"({_NAMED}(?:{_BETWEEN}|['\"]\s{{0,40}}[:=]\s{{0,40}})){_LITERAL % 2}", _FLAGS)
 _INSIDE = re.compile(rf"({_NAMED}\s{{0,40}}=\s{{0,40}}|\bbearer\s{{1,40}})[^\s;'\"$…>]+", _FLAGS)
-# Statements that create secrets or attach databases; error messages hide all their literals.
+# Statements that create secrets or attach databases. All literals in them are hidden in error messages.
 _STATEMENT = re.compile(
     r"\b(?:create\s{1,40}(?:or\s{1,40}replace\s{1,40})?(?:\w{1,40}\s{1,40})?secret\b|attach(?:\s{1,40}\w{1,40}){0,3}\s{0,40}(?=['$])).*",
     _FLAGS,
@@ -93,7 +93,7 @@ _ANY_LITERAL = re.compile(_LITERAL % 1, _FLAGS)
 
 
 def without_credentials(text: str) -> str:
-    """Return the text without the credentials that can be recognised: parts of URLs, and secrets in SQL."""
+    """Return a text without credentials, as far as they can be recognised: in URLs, and as secrets in SQL."""
     text = _IN_URL.sub("…", text) if "://" in text else text
     text = _STATEMENT.sub(lambda found: _ANY_LITERAL.sub("'…'", found[0]), text)
     return _INSIDE.sub(r"\1…", _GIVEN.sub(r"\1'…'", text))
@@ -102,7 +102,7 @@ def without_credentials(text: str) -> str:
 class SparsehistError(Exception):
     """Base class of all errors of this package.
 
-    The message may name columns and files. It is shown without credentials, and with control characters escaped.
+    A message may name columns and files. Credentials in a message are hidden, and control characters are escaped.
 
     Attributes:
         parameter: Name of the wrong parameter of the Python interface, if any.
@@ -148,15 +148,15 @@ class DomainError(DeclarationError):
 
 
 class StatementError(DeclarationError):
-    """A SQL statement cannot be read or run; the message shows the position and what was expected."""
+    """An SQL statement cannot be parsed or run; the message shows the position and what was expected."""
 
 
 class GuaranteeError(StatementError):
-    """A query may break the guarantee: rows of one unit may depend on other units. The message says how to fix it."""
+    """A query may break the guarantee: rows of a unit may depend on other units. The message says what to change."""
 
 
 class NotAllowedError(StatementError):
-    """A session that only reads published releases refuses this statement."""
+    """A session that may only read published releases cannot run this statement."""
 
 
 class DataError(InputError):
@@ -164,11 +164,11 @@ class DataError(InputError):
 
 
 class NameTakenError(InputError):
-    """The name belongs to a series or release with other parameters."""
+    """The name is in use by a series or by a release with other parameters."""
 
 
 class SeriesDiffersError(NameTakenError):
-    """The existing series of this name has another declaration, query or log."""
+    """The existing series with this name has a different declaration, query or log."""
 
     exit_code = 5
 
@@ -184,17 +184,17 @@ class RefusedError(SparsehistError):
 
 
 class CapExceededError(RefusedError):
-    """The request would exceed the cap declared for the series."""
+    """The release would exceed the cap of the series."""
 
 
 class BudgetExceededError(RefusedError):
-    """The request would exceed the budget declared for the population."""
+    """The release, or the noise of a new series, is not allowed by the budget of the population."""
 
 
 class LawError(SparsehistError):
     """A bug in this package: noise has the wrong distribution, or internal data do not match. Nothing is released.
 
-    `promise`, `present` and `of_kind` raise it. They replace `assert`, which `python -O` would remove.
+    The functions `promise`, `present` and `of_kind` raise it. `assert` is not used: `python -O` removes it.
     """
 
 
@@ -213,7 +213,7 @@ class StoreDamagedError(StoreError):
 
 
 class StoreRolledBackError(StoreError):
-    """The store is older than a release published from it, or a copy of another store."""
+    """The store is a copy, or it was restored from a copy that lacks later releases."""
 
 
 def promise(condition: object, what: str) -> None:
@@ -223,18 +223,18 @@ def promise(condition: object, what: str) -> None:
 
 
 def present(value: _Value | None) -> _Value:
-    """Return a value that cannot be None unless the package has a bug; raise a LawError if it is None."""
+    """Return a value that is not None. Raise a LawError if it is None, which would be a bug in this package."""
     if value is None:
-        raise LawError("a value that must be present is None")
+        raise LawError("a value is None that must not be None")
     return value
 
 
 class CountsWarning(UserWarning):
-    """Answers of a workload may count a unit more than once; the message says how to count it once."""
+    """Answers to a workload may count a unit more than once; the message says how to count each unit once."""
 
 
 def of_kind(value: object, kind: type[_Value]) -> _Value:
-    """Return a value that must have this type; if it has another type, raise a LawError that names both."""
+    """Return a value that has the type `kind`; if it has another type, raise a LawError that names both types."""
     if not isinstance(value, kind):
         raise LawError(f"a value has the type {type(value).__name__} instead of {kind.__name__}")
     return value
@@ -243,7 +243,7 @@ def of_kind(value: object, kind: type[_Value]) -> _Value:
 def raise_alone(error: BaseException) -> NoReturn:
     """Raise an error without a reference to the error being handled.
 
-    `raise … from None` hides the handled error in tracebacks only; error trackers still read it from `__context__`.
+    `raise … from None` hides the handled error in tracebacks only; error trackers could still read its `__context__`.
     """
     try:
         raise error  # noqa: TRY301  this sets the context, which is removed below
@@ -254,9 +254,9 @@ def raise_alone(error: BaseException) -> NoReturn:
 
 @contextmanager
 def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
-    """Raise a NotFoundError that says what to install if an import in this context fails.
+    """If an import in the block fails, raise a NotFoundError that says what to install.
 
-    `install` is the argument of `pip install`. `instead` is a hint at the end of the message.
+    `install` is the argument for `pip install`. `instead` is added at the end of the message.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""HTML tables for the report and for notebooks, from templates that escape all text."""
+"""Make HTML tables for the report and for notebooks, with templates that escape all text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ABOUT = ("parameter", "value")
 
 
 def shown(value: object, digits: int = 4) -> str:
-    """Return a value as text for people: numbers rounded, a dash for None."""
+    """Return a value as human-readable text: numbers are rounded, and None is a dash."""
     if value is None:
         return "—"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -29,7 +29,7 @@ def shown(value: object, digits: int = 4) -> str:
 
 @cache
 def templates() -> Environment:
-    """Return the environment of the package's templates, which escapes control and bidirectional characters."""
+    """Return the Jinja environment of the templates, which escapes control and bidirectional characters."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -42,19 +42,19 @@ def templates() -> Environment:
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: int = 0) -> str:
-    """Return a table whose first column is a heading; the last `numbers` columns are aligned right."""
+    """Return an HTML table. The first column has row headings; the last `numbers` columns are right-aligned."""
     table = {"caption": caption, "heads": heads, "rows": rows, "first_number": len(heads) - numbers}
     return templates().get_template("table.html.jinja").render(table)
 
 
 def table_of_dicts(caption: str, rows: Sequence[Mapping[str, object]], numbers: int = 0) -> str:
-    """Return a table of rows with the same keys; see `html_table`."""
+    """Return an HTML table of dicts with the same keys; see `html_table`."""
     heads = list(rows[0]) if rows else ["nothing yet"]
     return html_table(caption, heads, (list(map(shown, row.values())) for row in rows), numbers)
 
 
 def in_notebook(value: object, tables: Callable[[], Iterable[str]]) -> str:
-    """Return the HTML tables of a value, or its repr if `tables` fails."""
+    """Return the HTML tables that `tables` makes for a value; if `tables` fails, return the repr of the value."""
     try:
         return "\n".join(tables())
     except SparsehistError:

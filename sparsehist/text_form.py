@@ -1,6 +1,6 @@
-"""Read and write domains, workloads and strategies as text, with Python's parser but without evaluation.
+"""Read and write domains, workloads and strategies as text, which is parsed as Python but never evaluated.
 
-The text is a form of this grammar. The modules of domains, workloads and strategies interpret the forms.
+The text is a form in the grammar below. The modules of domains, workloads and strategies interpret forms.
 
 form     := name(argument, …)           a strategy without parameters may be its name alone
 argument := value | key=value | **{'any name': value, …}
@@ -26,10 +26,10 @@ _Kind = TypeVar("_Kind")
 
 
 def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> str:
-    """Return ``name(values…, named…)`` for arguments that are already text."""
+    """Return the text ``name(value, …, key=value, …)``. The values are text already."""
     if all(map(_is_plain_name, named)):
         arguments = [f"{key}={value}" for key, value in named.items()]
-    else:  # one dictionary for all names keeps the order of columns
+    else:  # one dict with all names, to keep the order of columns
         arguments = ["**{" + ", ".join(f"{write_literal(key)}: {value}" for key, value in named.items()) + "}"]
     return f"{name}({', '.join([*values, *arguments])})"
 
@@ -38,13 +38,13 @@ def write_literal(value: str | int | date) -> str:
     """Write one value: an integer, True, False, or text in single quotes."""
     if not isinstance(value, str):
         return f"'{value}'" if isinstance(value, date) else repr(value)
-    # The leading double quote makes repr always use single quotes, so that each value is written in one way.
+    # With a double quote in front, repr always uses single quotes, so that a value is always written the same way.
     return "'" + repr('"' + value)[2:]
 
 
 @dataclass(frozen=True, repr=False)
 class Form:
-    """A parsed form: its name and its arguments. Arguments that are forms are parsed but not interpreted."""
+    """A parsed form, such as integers(24): its name and its arguments. Arguments may be forms themselves."""
 
     name: str
     values: tuple[Any, ...]
@@ -60,15 +60,15 @@ class Notation:
     """The rules for one kind of form, such as domains."""
 
     what: str  # name of the kind in error messages
-    values: str  # allowed arguments, as error messages name them
-    advice: Callable[[], str]  # returns the advice at the end of error messages
+    values: str  # the allowed arguments, in words for error messages
+    advice: Callable[[], str]  # returns advice, which ends every error message
     error: type[DeclarationError] = DeclarationError
-    bare: bool = False  # whether a name alone, without arguments, is a form
+    bare: bool = False  # whether a name without parentheses is a form
 
     def read(self, text: str) -> Form:
-        """Return the form that a text describes; raise `error` if it describes none."""
+        """Parse a text as a form. Raise `error` if the text is not a form."""
         if not isinstance(text, str):
-            raise self.error(f"a {self.what} must be a text, got {shown(text)}; {self.advice()}")
+            raise self.error(f"a {self.what} must be a string, got {shown(text)}; {self.advice()}")
         try:
             tree = ast.parse(text.strip(), mode="eval")
             self._refuse_joined_text(text.strip())
@@ -77,18 +77,18 @@ class Notation:
             raise
         except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
             reason = getattr(error, "msg", None) or str(error) or type(error).__name__
-            if "leading zeros" in reason:  # Python reads 2026-01-31 as a difference
+            if "leading zeros" in reason:  # Python reads 2026-01-31 as a subtraction
                 reason = "write dates in quotes, such as '2026-01-31'"
             raise self.error(f"cannot read the {self.what} {shown(text)}: {reason}; {self.advice()}") from None
 
     def kind(self, form: Form, kinds: Mapping[str, _Kind]) -> _Kind:
-        """Return the entry of `kinds` for a form's name, ignoring case."""
+        """Return the entry of `kinds` for the name of a form, regardless of case."""
         if form.name.lower() not in kinds:
             raise self.error(f"there is no {self.what} {shown(form.name)}; {self.advice()}")
         return kinds[form.name.lower()]
 
     def record(self, text: str, kinds: Mapping[str, Callable[..., _Kind]]) -> _Kind:
-        """Read a form, pass its arguments to the function that `kinds` has for its name, and return the result."""
+        """Parse a form, call the function that `kinds` has for its name with its arguments, and return the result."""
         form = self.read(text)
         try:
             return self.kind(form, kinds)(*form.values, **form.named)
@@ -96,13 +96,13 @@ class Notation:
             raise self.error(f"{self.what} {shown(text)} has an unknown argument") from None
 
     def form(self, value: object) -> Form:
-        """Return the argument if it is a form; otherwise, raise an error that refuses it."""
+        """Return the value if it is a form; otherwise, raise an error."""
         if isinstance(value, Form):
             return value
         raise self.error(f"{_source(value)} is not a {self.what}; {self.advice()}")
 
     def refuse(self, value: object, form: Form) -> NoReturn:
-        """Raise an error that refuses a value as an argument of a form."""
+        """Raise an error that says that a value is not allowed as an argument of a form."""
         self._refuse(_source(value), form.name)
 
     def _refuse(self, source: str, name: str) -> NoReturn:
@@ -135,7 +135,7 @@ class Notation:
         return self._refuse(_source(node), name)
 
     def _pairs(self, word: ast.keyword) -> Iterable[tuple[str, ast.expr]]:
-        """Return one argument, or the arguments of ``**{'any name': …}``, whose names need not be identifiers."""
+        """Return the name and value of one argument, or all names and values of ``**{'any name': value, …}``."""
         if word.arg is not None:
             return [(word.arg, word.value)]
         names: list[Any] = [getattr(key, "value", None) for key in getattr(word.value, "keys", [None])]
@@ -144,7 +144,7 @@ class Notation:
         return zip(names, word.value.values, strict=True)  # type: ignore[attr-defined] # the value is a dictionary
 
     def _refuse_joined_text(self, text: str) -> None:
-        """Refuse two strings without a comma between them: Python would silently read 'a' 'b' as 'ab'."""
+        """Raise an error for two strings without a comma between them, because Python would read 'a' 'b' as 'ab'."""
         ignored = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
         kinds = [token.type for token in tokens if token.type not in ignored]
@@ -153,12 +153,12 @@ class Notation:
 
 
 def _source(value: object) -> str:
-    """Return the source text of a value, in quotes."""
+    """Return the source text of a value, for error messages."""
     return shown(
         value if isinstance(value, int) else ast.unparse(value) if isinstance(value, ast.AST) else repr(value)
     )
 
 
 def _is_plain_name(name: str) -> bool:
-    # Python normalises non-ASCII identifiers, so such a name could change when the text is read.
+    # Python normalises non-ASCII identifiers, so a non-ASCII name could change when the text is read.
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)

@@ -1,4 +1,4 @@
-"""Run work in several threads; numpy, Polars and Arrow release the interpreter lock."""
+"""Run work in several threads, which is faster because numpy, Polars and Arrow release the interpreter lock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cores() -> int:
 def in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int = 1
 ) -> Iterator[Result]:
-    """Apply a function to each item in threads; yield results in order, with `threads + ahead` items pending."""
+    """Apply a function to each item in threads, at most `threads + ahead` at a time; yield the results in order."""
     if threads == 1:
         yield from map(function, items)
         return

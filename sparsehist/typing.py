@@ -1,6 +1,6 @@
-"""Define types of arrays, convert a caller's numbers, and hide secrets in the repr of classes.
+"""Define array types, convert and check numbers from callers, and hide secrets in the repr of classes.
 
-Only type checkers import numpy for the types, because many commands of the command line never need numpy.
+numpy is imported by type checkers or on first use only, because many commands do not need it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Kind = TypeVar("_Kind", bound=type)
 
 
 def float_array(name: str, value: ArrayLike) -> FloatArray:
-    """Convert numbers to a float64 array. Errors show only the type of a wrong value, because it may be secret."""
+    """Convert numbers to a float64 array. Errors show the type of a wrong value, never the value."""
     import numpy as np
 
     try:
@@ -44,12 +44,12 @@ def float_entries(name: str, value: ArrayLike, size: int) -> FloatArray:
 
     values = float_array(name, value)
     if values.shape not in {(), (1,), (size,)}:
-        raise DeclarationError(f"{name} must be one number, or one for each of {size} entries")
+        raise DeclarationError(f"{name} must be one number, or {size} numbers")
     return np.broadcast_to(values, (size,))
 
 
 def noise_array(name: str, value: ArrayLike) -> AnyArray:
-    """Convert noise or counts to an array without changing their type; refuse values that are not numbers."""
+    """Convert noise or counts to an array of the same type. Raise an error if they are not numbers."""
     import numpy as np
 
     values = np.asarray(value)
@@ -59,7 +59,7 @@ def noise_array(name: str, value: ArrayLike) -> AnyArray:
 
 
 def whole_number(name: str, value: int) -> int:
-    """Return a whole number of any type as an int; refuse other values."""
+    """Convert a whole number of any type to an int. Raise an error for any other value."""
     try:
         return operator.index(value)
     except TypeError:
@@ -67,6 +67,6 @@ def whole_number(name: str, value: int) -> int:
 
 
 def secret(kind: _Kind) -> _Kind:
-    """Make the repr of a class with secret fields show only the name of the class."""
+    """Class decorator: the repr of an instance, whose fields are secret, shows only the name of the class."""
     setattr(kind, "__repr__", lambda self: f"{type(self).__name__}()")  # noqa: B010  mypy refuses an assignment
     return kind

@@ -69,10 +69,10 @@ def ledger(
 ) -> Answer:
     """Show the costs of all releases, the limits on them, and what remains.
 
-    There is a row for each noise path (its finest level), each series (the sum over
-    its paths), each population (the sum over its series), and everybody (the sum over
-    populations that may share a person). `spent` is in rho of zCDP or epsilon of pure
-    DP, rounded up (`level` in --json is exact). Dropped series are included.
+    There is a row for each noise path (cost: its finest level), each series (the sum
+    over its paths), each population (the sum over its series), and everybody (the sum
+    over populations that may share a person). `spent` is in rho of zCDP or epsilon of
+    pure DP, rounded up; --json has the exact `level`. Dropped series are included.
 
     For example:
       sparsehist ledger logs.sparsehist --events
@@ -116,10 +116,10 @@ def limit(
 ) -> Answer:
     r"""Set the budget of a population, raise a cap, or declare populations disjoint.
 
-    Releases beyond a budget are refused before anything is drawn (exit code 3), even
-    if levels are chosen after looking at earlier releases. A limit that is set before
-    the first release holds ex ante. If it is set, raised or changed later, it holds
-    ex post. The package cannot check that populations are disjoint.
+    Releases beyond a budget are refused before anything is drawn (exit code 3). A
+    budget holds even if levels are chosen after looking at earlier releases. A limit
+    that is set before the first release holds ex ante; a limit that is set, raised or
+    changed later holds ex post. The package cannot check that populations are disjoint.
 
     For example:
       sparsehist limit logs.sparsehist --epsilon 8 --delta 1e-6 \
@@ -163,7 +163,7 @@ def report(store: StorePath, /, *, out: Path, delta: float = 1e-6, using: Using 
     """Write a report for a privacy officer: one HTML page.
 
     The page shows all guarantees, costs and limits, and every release with its error
-    and largest keys. All of it is public or was published. Needs sparsehist[plots].
+    and largest keys. All its content is public. The command needs sparsehist[plots].
 
     For example:
       sparsehist report logs.sparsehist --out report.html
@@ -185,9 +185,9 @@ def backup(
 ) -> Answer:
     """Make a consistent copy of a store.
 
-    The copy is as secret as the store. It cannot be used until it is adopted in place
-    of a lost store. If the store releases anything after the copy was made, the copy
-    is refused for good: two stores would draw different noise for one level.
+    The copy is as secret as the store. It can be used only after the store is lost and
+    the copy is adopted. If anything is released from the store after the copy was made,
+    the copy is refused for good, because it would draw new noise for published levels.
 
     For example:
       sparsehist backup logs.sparsehist /backups/logs.sparsehist
@@ -203,8 +203,8 @@ def backup(
 def adopt(store: StorePath, /, *, home_is_gone: bool = False, using: Using = DEFAULT) -> Answer:
     """Use a copied or restored store in place of an original that is gone for good.
 
-    The copy is refused while the original still exists at its path, or if a mark or a
-    public ledger shows that something was released after the copy was made.
+    The copy is refused while the original still exists at its path, or if a generation
+    file or public ledger shows that something was released after the copy was made.
 
     For example:
       sparsehist adopt logs.sparsehist --home-is-gone
@@ -222,9 +222,9 @@ def drop(
 ) -> Answer:
     """Erase a series: its keys, counts and noise.
 
-    This cannot be undone. A periodic series can be dropped only if it has no period
+    This cannot be undone. A periodic series can be dropped only if it has no periods
     and none of its periods was ever released. The costs of the series stay in the
-    ledger, and published files remain public.
+    ledger, and published files are not erased.
 
     For example:
       sparsehist drop logs.sparsehist --series queries --yes

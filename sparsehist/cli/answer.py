@@ -1,4 +1,4 @@
-"""The answer of a command, printed as JSON for machines, or as text and tables for people."""
+"""Print the result of a command, as one JSON object or as human-readable text and tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rich.text import Text
 from sparsehist.errors import printable
 
 MISSING = "—"
-_PIPED_WIDTH = 10_000  # characters; wide enough that tables are not wrapped
+_PIPED_WIDTH = 10_000  # characters; so wide that tables are not wrapped
 _LONGEST_CELL = 400  # characters
 _PARAMETER = re.compile(  # calls such as catalogue(file='a.csv') are left unchanged
     r"""\w\((?:[^()]|\([^()]*\))*\)"""
@@ -33,14 +33,14 @@ class Answer:
     """The result of a command."""
 
     data: Mapping[str, Any]  # the object that --json prints
-    shown: Sequence[Any]  # lines of rich markup and tables, printed without --json
-    exit_code: int = 0  # nonzero if the command failed or refused something
+    shown: Sequence[Any]  # lines of rich markup and tables, which are printed without --json
+    exit_code: int = 0  # not 0 if the command failed or refused something
     complaint: str = ""  # error message, printed on stderr after `shown`
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
-    """Print an answer on stdout, as one JSON object or as text for people."""
-    if as_json:  # JSON on one line, in ASCII
+    """Print the result of a command on stdout, as one JSON object or as human-readable text."""
+    if as_json:  # one line of ASCII
         sys.stdout.write(json.dumps(answer.data, default=str).replace("\x7f", "\\u007f") + "\n")
         return
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, emoji=False)
@@ -57,7 +57,7 @@ def print_error(message: str) -> None:
 
 
 def in_options(message: str) -> str:
-    """Replace Python parameters in a message with the corresponding options of the command line.
+    """Replace Python parameters in a message with the corresponding command-line options.
 
     Example:
         >>> in_options("if_exists='reuse' gives it; set max_keys=; level 3")
@@ -82,9 +82,9 @@ def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], *, exact: bool = False, seldom: Sequence[str] = ()) -> Table:
-    """Return a table of rows with the same columns: numbers are aligned right, and null is a dash.
+    """Return a table of rows with the same columns. Numbers are right-aligned, and null values are dashes.
 
-    Values are not rounded if `exact`. A column named in `seldom` is omitted if all its values are null.
+    Numbers are rounded unless `exact`. A column listed in `seldom` is omitted if all its values are null.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     columns = []

@@ -1,4 +1,4 @@
-"""Register the commands by name. The module of a command is imported only when the command is used."""
+"""Register the commands by name. The module of a command is imported only when that command runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ app = App(
 _COMMANDS = (
     ("making:create", "Count a log into a new series, or declare a series whose logs are appended."),
     ("making:append", "Append the log of a step or a period."),
-    ("making:finish", "End a running or periodic series, and erase the record of which units counted."),
+    ("making:finish", "End a running or periodic series, and erase the record of which units were counted."),
     ("releasing:release", "Release a series at a level, or write an existing release to a file."),
     ("making:check", "Show what create would refuse, omit or cut; or check the files of a store."),
     ("making:choose", "Choose max_keys or find keys, privately."),
@@ -49,7 +49,7 @@ _COMMANDS = (
     ("accounts:drop", "Erase a series: its keys, counts and noise."),
     ("scripts:run", "Run an SQL script."),
     ("scripts:sql", "Open a prompt for SQL on a store, or on published files."),
-    ("demonstration:demo", "Release a real log at three levels, and show the releases side by side."),
+    ("demonstration:demo", "Release a real histogram at three levels, and show the releases side by side."),
 )
 
 for number, (path, summary) in enumerate(_COMMANDS):
@@ -58,7 +58,7 @@ for number, (path, summary) in enumerate(_COMMANDS):
 
 
 def load(name: str) -> None:
-    """Import a command, so that its help shows the docstring instead of the summary."""
+    """Import a command, which was registered with a summary only, so that its help shows the whole docstring."""
     command = app[name]
     if command.default_command is not None:
         command.help = None

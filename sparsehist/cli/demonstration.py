@@ -1,4 +1,4 @@
-"""The command demo, which releases a real log at three levels."""
+"""The command `demo`, which releases the histogram of a real log at three levels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DOMAIN = "strings(max_bytes=32, alphabet='printable_ascii')"
 
 
 def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> Answer:
-    """Release a real log at three levels, and show the releases side by side.
+    """Release a real histogram at three levels, and show the releases side by side.
 
     The log comes with the package: visits of 37,711 people to the areas of a web site
     in one week (CC BY 4.0). The demo takes a few seconds and needs no network.

@@ -1,4 +1,4 @@
-"""Run the command line: parse the arguments, call the command, return an exit code."""
+"""Run a command line: parse the arguments, call the command, print its result, and return the exit code."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ INTERNAL, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command, print its answer, and return its exit code."""
+    """Run a command, print its result, and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a key may have characters that the terminal cannot show
-    warnings.simplefilter("ignore", CountsWarning)  # the answer itself contains the warning
+            stream.reconfigure(errors="backslashreplace")  # the terminal may not support all characters of a key
+    warnings.simplefilter("ignore", CountsWarning)  # the printed result has this warning already
     as_json = "--json" in arguments
     try:
         try:
@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
         print_answer(answer, as_json=as_json)
         sys.stdout.flush()
     except (OSError, SystemExit) as problem:  # rich turns a closed pipe into SystemExit
-        # Otherwise, Python would fail again when it closes stdout.
+        # Redirect stdout, or Python would fail again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(problem, SystemExit | BrokenPipeError):
             return PIPE_CLOSED
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _explained(problem: BaseException) -> Answer:
-    """Return the answer for an error. The text of an unexpected error is hidden: it may quote the log."""
+    """Return the result to print for an error. The text of an unexpected error is hidden: it may quote the log."""
     kind, exit_code, message = "UsageError", BAD_INPUT, str(problem)
     if isinstance(problem, KeyboardInterrupt):
         kind, exit_code, message = "Interrupted", INTERRUPTED, "interrupted; committed changes remain"
@@ -61,7 +61,7 @@ def _explained(problem: BaseException) -> Answer:
     elif isinstance(problem, SparsehistError):
         kind, exit_code, message = type(problem).__name__, problem.exit_code, in_options(message)
     elif isinstance(problem, PermissionError):
-        from sparsehist.counting.log import shown  # hides names of folders, which may contain units
+        from sparsehist.counting.log import shown  # it hides directory names, which may contain units
 
         kind, message = "InputError", f"{shown(str(problem.filename or 'a file'))}: permission is denied"
     else:

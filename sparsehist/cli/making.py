@@ -1,4 +1,4 @@
-"""The commands create, append, finish, check and choose, which make series."""
+"""The commands `create`, `append`, `finish`, `check` and `choose`, with which series are made from logs."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def create(
 ) -> Answer:
     r"""Count a log into a new series, or declare a series whose logs are appended.
 
-    The command counts how many units touched each key, with at most --max-keys keys
-    of each unit, and stores the counts in a private directory (mode 0700). It does
-    not publish or spend anything. The declaration cannot be changed afterwards.
+    The command counts how many units touched each key, where each unit counts towards at
+    most --max-keys keys, and saves the counts in a private directory (mode 0700). It
+    does not publish or spend anything. The declaration cannot be changed afterwards.
 
     With --steps (running counts of one growing log) or --every (one histogram per
     day, week or month), use append to add the log of each step or period.
@@ -60,7 +60,7 @@ def create(
     options = arguments(declared)
     appended = "steps" in options or "every" in options
     if appended and reading != READ:
-        raise DeclarationError("with --steps or --every, create reads no log: pass all reading options to append")
+        raise DeclarationError("with --steps or --every, create reads no log: pass the options of the log to append")
     name, opened, existed = options["name"], using.store(store), False
     if if_exists == "reuse" and store.exists():
         with opened.hold() as state:
@@ -92,8 +92,8 @@ def append(
     """Append the log of the next step or of a period, completely or not at all.
 
     Appending the same log again changes nothing; another log for the same step or
-    period is refused. For a running series, and if a unit counts in some periods only,
-    the store keeps a secret record of the units that counted; finish erases it.
+    period is refused. For a running series, and for a periodic series that limits the
+    periods of a unit, the store has a secret record of the counted units; finish erases it.
 
     For example:
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
@@ -103,7 +103,7 @@ def append(
         period: For a periodic series: 2026-W12, 2026-03, or any day in the period (2026-03-17).
     """
     if (step is None) == (period is None):
-        raise DeclarationError("append needs --step for a running series, or --period for a periodic series")
+        raise DeclarationError("give --step for a running series, or --period for a periodic series")
     growing, position = _growing(using.store(store), series), arguments(step=step, period=period)
     before = growing.appended()
     growing.append(reading.files(), **position, counting=reading.counting())
@@ -114,7 +114,7 @@ def append(
 
 
 def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using: Using = DEFAULT) -> Answer:
-    """End a running or periodic series, and erase the record of which units counted.
+    """End a running or periodic series, and erase the record of which units were counted.
 
     This cannot be undone. Further logs are refused, but releases remain possible.
 
@@ -136,7 +136,7 @@ def _growing(store: sh.Store, name: str) -> Any:
     """Return the running or periodic series of this name."""
     series = store.series(name)
     if isinstance(series, Series):
-        raise DeclarationError(f"only running and periodic series take further logs, not {name}")
+        raise DeclarationError(f"logs can be appended only to a running or periodic series, not to {name}")
     return series
 
 
@@ -149,11 +149,11 @@ def check(
     store: Path | None = None,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Show what `create` would do with a log: what it would refuse, omit or cut.
+    r"""Show what `create` would refuse, omit or cut in a log.
 
     The command counts rows without unit or key, keys outside the domain, and units with
-    too many keys. The exit code is 2 if `create` would refuse the log. The numbers are
-    secret. With --store, the files of a store are compared with their digests instead.
+    too many keys. These numbers are secret. The exit code is 2 if `create` would refuse
+    the log. With --store, the command compares the files of a store with their digests.
 
     For example:
       sparsehist check 'log/*.parquet' --unit user_id --key query \
@@ -172,7 +172,7 @@ def check(
     options = arguments(declared)
     if len(options.keys() - {"on_null", "on_outside"}) < 4:
         raise DeclarationError(
-            "to check a log, give its files, --unit, --key, --domain and --max-keys; to check a store, give --store"
+            "to check a log, give files, --unit, --key, --domain and --max-keys; to check a store, give --store"
         )
     rules = sh.check_log(reading.files(log or ()), key_types=reading.types(), counting=reading.counting(), **options)
     rows = [row | {"outcome": in_options(row["outcome"])} for row in rules.to_dicts()]
@@ -198,8 +198,8 @@ def max_keys(
     r"""Choose --max-keys and --bounding for a log, at a small privacy cost.
 
     Two small releases show the largest keys, and how many keys units have. From these
-    releases, the command estimates the bias and noise of each bound. Their cost is added
-    to the cost of later releases; repeating the choice costs nothing.
+    releases, the command estimates the bias and noise for each value of --max-keys. The
+    cost of both releases is added to later costs; repeating the choice costs nothing.
 
     For example:
       sparsehist choose max-keys logs.sparsehist --input 'log/*.parquet' \
@@ -242,9 +242,9 @@ def keys(
 ) -> Answer:
     r"""Find the keys of an open domain privately, and write them as a catalogue.
 
-    Keys are found in several rounds of weighted counts. The catalogue is public, so
-    it can be declared as the domain of a series. The same name always returns the
-    same keys, at no further cost.
+    The keys are found by releases of weighted counts in several rounds. The catalogue
+    is public, so it can be declared as the domain of a series. The same --name always
+    returns the same keys, at no further cost.
 
     For example:
       sparsehist choose keys logs.sparsehist --input 'log/*.parquet' \

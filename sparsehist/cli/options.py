@@ -1,4 +1,4 @@
-"""Options that several commands share. Options that declare a series are made from `Declaration`."""
+"""Options that several commands share. The options that declare a series are derived from `Declaration`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class StoreOptions:
     wait: float = 0.0
 
     def home(self, path: Path) -> Home:
-        """Return the location of the store; refuse a store in memory, which would vanish after the command."""
+        """Return the `Home` of a store at a path. Refuse a store in memory: it would vanish after the command."""
         if str(path) == MEMORY:
-            raise DeclarationError("a store in memory would vanish after the command: pass a directory")
+            raise DeclarationError("a store in memory would vanish after this command: pass a directory")
         return Home(path, wait=self.wait, who=self.who)
 
     def store(self, path: Path) -> sh.Store:
@@ -50,10 +50,10 @@ DEFAULT = StoreOptions()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class LevelOptions:
-    """A privacy level, given directly or by epsilon and delta.
+    """A privacy level, given directly or as epsilon and delta.
 
     Args:
-        level: Privacy level, exact (0.01, 1/3): rho of zCDP, or epsilon for Laplace noise; larger is less noisy.
+        level: Privacy level, such as 0.01 or 1/3: rho of zCDP, or epsilon for Laplace noise; larger is less noisy.
         epsilon: Instead of --level: choose the largest level that satisfies (--epsilon, --delta).
         delta: Delta that belongs to --epsilon, such as 1e-6.
     """
@@ -71,7 +71,7 @@ class PublishedOptions:
     Args:
         threshold: Publish cells whose noisy count is above this many units.
         false_keys: Instead of --threshold: expected number of published empty keys; 0.01 by default.
-        open_delta: Instead of --threshold in an open domain: delta to spend; half of what remains by default.
+        open_delta: Instead of --threshold in an open domain: delta to spend; by default half of the remaining delta.
         measures: Also publish sums of measures: one level for all, or a level for each: price=0.5,events=1/3.
         step: For a running series: count units up to this step.
     """
@@ -86,14 +86,14 @@ class PublishedOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions:
-    """Options that name the files of a log, and settings for reading and counting them.
+    """Options that name the files of a log, and settings for reading and counting their rows.
 
     Args:
-        input: Parquet, CSV or JSON lines: file or quoted glob; may be repeated.
+        input: File or quoted glob of Parquet, CSV or JSON lines; may be repeated.
         delimiter: Separator of the fields of CSV files; by default a comma, or a tab in .tsv files.
         hive: Column in the names of folders, as in day=2024-01-31/a.parquet; may be repeated.
-        memory_limit: Memory for counting, such as 4GB; further rows are written to disk.
-        threads: At most this many threads; as many as cores by default.
+        memory_limit: Memory for counting, such as 4GB; rows that do not fit are written to disk.
+        threads: Largest number of threads; by default the number of cores.
     """
 
     input: list[str] | None = None
@@ -111,11 +111,11 @@ class ReadingOptions:
         return sh.Files(paths, delimiter=self.delimiter, hive=self.hive or (), types=self.types())
 
     def types(self) -> dict[str, str]:
-        """Return the types of columns from --key-type, such as column=date."""
+        """Return a dict from column to type, from options such as --key-type column=date."""
         return {column: kind for column, _, kind in (text.rpartition("=") for text in self.key_type or ())}
 
     def counting(self) -> sh.Counting:
-        """Return the settings of counting."""
+        """Return the settings for counting a log."""
         return sh.Counting(memory_limit=self.memory_limit, threads=self.threads)
 
 
@@ -123,9 +123,9 @@ READ = ReadingOptions()
 
 
 def options_of(name: str, only: str = "", needed: str | None = None, record: type = Declaration) -> type:
-    """Make a dataclass whose fields are options of a series; cyclopts adds them to the options of a command.
+    """Make a dataclass of options that declare a series; cyclopts adds its fields to the options of a command.
 
-    By default, all parameters except key_types are options, and parameters without a default are required.
+    By default, all parameters of `record` except key_types are options; those without a default are required.
     """
     options: list[tuple[str, Any, Any]] = []
     for word, parameter in parameters(record).items():
@@ -139,10 +139,10 @@ def options_of(name: str, only: str = "", needed: str | None = None, record: typ
 
 
 def arguments(*records: Any, **others: Any) -> dict[str, Any]:
-    """Return the options that the user passed, as arguments of the Python interface."""
+    """Return the options that the user passed, as keyword arguments for the Python interface."""
     options = {name: value for record in records if record is not None for name, value in vars(record).items()}
     passed = {name: value for name, value in (options | others).items() if value is not None}
-    if isinstance(passed.get("unit"), list):  # several columns, as separate options or joined by commas
+    if isinstance(passed.get("unit"), list):  # columns may be separate options or joined by commas
         passed["unit"] = tuple(name for word in passed["unit"] for name in word.split(","))
     if str(passed.get("step", "")).isdecimal():
         passed["step"] = int(passed["step"])

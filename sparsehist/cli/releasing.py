@@ -1,4 +1,4 @@
-"""The commands release and plan."""
+"""The commands `release` and `plan`."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def release(
 ) -> Answer:
     r"""Release a series at a level, or write an existing release to a file.
 
-    All releases of a series together cost as much as the finest release, in any
-    order. With --workload, sums over keys are released. Each workload is a separate
-    noise path, and its cost is added to the cost of the cells.
+    All releases of the cells of a series, in any order, together cost as much as the
+    finest release. With --workload, sums over keys are released. Each workload is a
+    separate noise path, and its cost is added to the cost of the cells.
 
     For example:
       sparsehist release logs.sparsehist --series queries --name public \
@@ -87,7 +87,7 @@ def release(
         out: File to write: .parquet, .json or .arrow with metadata, or .csv.
         head: Also print this many of the largest rows.
     """
-    if out is not None:  # a wrong path is refused before anything is drawn
+    if out is not None:  # refuse a wrong path before anything is drawn
         check_target("--out", out, store)
     options = arguments(at, published, workload=workload, strategy=strategy)
     released = any_kind.release(using.home(store), series, None, name, target=out, **options)
@@ -129,8 +129,8 @@ def plan(
 ) -> Answer:
     r"""Show what releases would publish and cost, without releasing anything.
 
-    For each level, it shows the standard deviation of the noise, the threshold, the
-    expected false keys, the cost, and the true counts that are published with a
+    For each level, the command shows the standard deviation of the noise, the threshold,
+    the expected false keys, the cost, and the true counts that are published with a
     probability of 50, 95 and 99 %. For each true count, it shows the probability of
     being published and the mean relative error. With --workload, it compares
     strategies. Nothing is drawn or spent, and the log is not read.
@@ -150,26 +150,26 @@ def plan(
         shows: Instead of levels: plan the smallest level that shows a key of this many units with probability 0.95.
     """
     if epsilon and delta is None:
-        raise DeclarationError("--epsilon needs --delta, such as 1e-6 (0 with Laplace noise)")
+        raise DeclarationError("--epsilon needs --delta, such as 1e-6, or 0 with Laplace noise")
     levels = [*(level or ()), *(sh.EpsilonDelta(each, delta or 0) for each in epsilon or ())] or None
     options = arguments(published, counts=count, shows=shows, workload=workload)
     alone = arguments(declared)
     if (store is None) != (series is None) or bool(alone) != (series is None):
-        raise DeclarationError("give either a store and --series, or --domain and --max-keys of a new series")
+        raise DeclarationError("give either a store and --series, or the --domain and --max-keys of a new series")
     planned: Any = sh if store is None else using.store(store).series(str(series))
     if workload is not None and series is not None:
         rows = planned.plan_workload(workload, levels).to_dicts()
         starred = [{**row, "chosen": "*" if row["chosen"] else ""} for row in rows]
         return Answer({"plan": rows}, [_ABOUT_STRATEGIES, rows_table(starred)])
     if wrong := options.keys() - inspect.signature(planned.plan).parameters.keys():
-        raise DeclarationError(f"leave out this option, which has no meaning here: {min(wrong)}=")
+        raise DeclarationError(f"leave out this option, which does not apply to this plan: {min(wrong)}=")
     plan = planned.plan(**arguments(levels=levels), **options, **alone)
     data = {"noise": plan.noise, "levels": plan.levels.to_dicts(), "counts": plan.counts.to_dicts()}
     return Answer(data, [*_shown(plan)])
 
 
 def _shown(plan: sh.Plan) -> Iterator[Any]:
-    """Yield a table by level, a table of probabilities and errors by count, and the refused levels."""
+    """Yield a table of levels, a table of probabilities and errors for each count, and the refused levels."""
     rows = plan.levels.to_dicts()
     yield _ABOUT_LEVELS
     yield rows_table([{_SHORT_NAMES.get(name, name): row[name] for name in row if name != "refused"} for row in rows])

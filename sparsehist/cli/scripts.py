@@ -1,4 +1,4 @@
-"""The commands run and sql, which run SQL from a file, from standard input, or from a prompt."""
+"""The commands `run` and `sql`, which run SQL from a file, from standard input, or from a prompt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparsehist.sqlfront.script import pieces
 from sparsehist.sqlfront.session import Session, named_parameters, run_script
 
 Rows = Annotated[
-    int, Parameter(validator=Number(gte=1, lte=MOST_ROWS), help="Print at most this many rows of a result.")
+    int, Parameter(validator=Number(gte=1, lte=MOST_ROWS), help="Print at most this many rows of each result.")
 ]
 
 
@@ -42,7 +42,7 @@ def run(
     """Run an SQL script.
 
     Statements such as CREATE SERIES and RELEASE use the store; DuckDB runs all others.
-    Releases can be read as tables named series.release. The script is checked as a whole,
+    Releases can be read as tables named series.release. The whole script is checked, and
     then run up to the first error; earlier changes remain. Values of --param are
     numbers, true, false, null or 'text' as in SQL; any other value is read as text.
 
@@ -81,8 +81,8 @@ def sql(
 ) -> Answer:
     """Open a prompt for SQL on a store, or on published files.
 
-    A semicolon at the end of a line runs the typed statements. Standard input that is
-    not a terminal is run as a script.
+    A semicolon at the end of a line runs the typed statements. If standard input is not
+    a terminal, it is run as a script.
 
     For example:
       sparsehist sql logs.sparsehist
@@ -99,15 +99,15 @@ def sql(
             return _converse(lambda text: described(_read_only(reading, text, rows)))
     if store is None or analyst is not None or limits:
         raise DeclarationError(
-            "pass either a store, or --analyst with a directory of published files; --memory-limit and --time-limit "
-            "need --analyst"
+            "pass either a store, or --analyst with a directory of published files; "
+            "--memory-limit and --time-limit are only for --analyst"
         )
     with Session(using.home(store), rows=rows) as session:
         return _converse(lambda text: described(run_script(session, text)))
 
 
 def _read(script: Path) -> str:
-    """Read a file, or standard input if the name is -, as UTF-8 in any locale."""
+    """Read a file as UTF-8, whatever the locale; if the name is -, read standard input instead."""
     try:
         if str(script) != "-":
             return script.read_text(encoding="utf-8-sig")
@@ -120,7 +120,7 @@ def _read(script: Path) -> str:
 
 
 def _converse(run_text: Callable[[str], Answer]) -> Answer:
-    """Run statements as the user types them, or a script on standard input."""
+    """Run statements as the user types them, or run standard input as a script if it is not a terminal."""
     if not sys.stdin.isatty():
         return run_text(_read(Path("-")))
     import readline  # noqa: F401 - gives `input` line editing and recall
@@ -143,7 +143,7 @@ def _converse(run_text: Callable[[str], Answer]) -> Answer:
 
 
 def _read_only(session: sh.AnalystSession, script: str, rows: int) -> Iterator[Outcome]:
-    """Run queries on published tables until a query fails."""
+    """Run the queries of a script on published tables, up to the first query that fails."""
     for piece in pieces(script):
         try:
             frame = session.sql(piece.text)
@@ -154,7 +154,7 @@ def _read_only(session: sh.AnalystSession, script: str, rows: int) -> Iterator[O
 
 
 def described(outcomes: Iterable[Outcome], *, script: str | None = None) -> Answer:
-    """Return an answer that shows the outcomes of statements as JSON and as tables."""
+    """Return the result of a command that ran these statements, as JSON and as tables."""
     outcomes = list(outcomes)
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     data: dict[str, Any] = {"script": script, "statements": [_as_data(outcome) for outcome in outcomes]}

@@ -1,8 +1,8 @@
 """Read the limits on costs from the events of a store: caps, budgets, and disjoint populations.
 
-When a budget is set, its route is fixed and its delta is split into a part for noise and a part for open domains (the
-probability that a key of only one unit is ever published). Unused delta cannot be moved to the other part: doing so
-after seeing results nearly doubles delta. On the pure route, all of delta is for open domains.
+When a budget is set, its route is fixed and its delta is split into a part for noise and a part for open domains. The
+latter bounds the probability that a key of only one unit is ever published. Unused delta cannot be moved to the other
+part: moving it after seeing results would nearly double delta. On the pure route, all of delta is for open domains.
 
 A limit is ex ante if it was declared before the first release and was not raised since, with the same route and
 split: only then did it bound the cost in advance. Any other limit holds ex post.
@@ -34,7 +34,7 @@ OPEN_SHARE = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class Split:
-    """The fixed split of a delta between noise and open domains."""
+    """The parts of a budget's delta that are reserved for noise and for open domains."""
 
     noise: Fraction
     open: Fraction
@@ -43,9 +43,9 @@ class Split:
 
 @dataclass(frozen=True)
 class Budget:
-    """The largest total cost of a population, in rho or epsilon, with the filter that enforces it.
+    """The largest allowed cost of a population, in rho or epsilon, with the filter that enforces this limit.
 
-    `delta` belongs to epsilon; with rho, it limits open domains. `noise` is the filter that charges noise.
+    A budget in epsilon holds at `delta`; with rho, `delta` is for open domains. `noise` is the filter for noise.
     """
 
     rho: Fraction | None
@@ -76,11 +76,11 @@ class Budget:
         return self.noise if self.noise.takes(law) else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the budget as events store it: numbers as exact strings, and the limits derived from them."""
+        """Return the budget as JSON for an event. Exact numbers are strings, and the derived limits are included."""
         return dict(json.loads(json.dumps(asdict(self), default=level_text)))
 
     def is_within(self, other: Budget) -> bool:
-        """Return whether another budget has the same route and allows every release that this budget allows."""
+        """Return whether the budget `other` has the same route and allows every release that this budget allows."""
         same_route = (self.noise.route, self.noise.order) == (other.noise.route, other.noise.order)
         ours, theirs = (
             (each.noise.limit, each.noise.delta, each.split.noise, each.split.open, each.epsilon or _NOTHING)
@@ -91,7 +91,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limit:
-    """The current cap or budget, if any, and whether it holds ex ante or ex post (None before a release)."""
+    """The current cap or budget, or None, and its standing: ex ante, ex post, or None before the first release."""
 
     now: Any
     standing: str | None
@@ -106,15 +106,15 @@ def budget(
     open_share: Level | None = None,
     opens: bool = False,
 ) -> Budget:
-    """Read a budget from the parameters of `Store.set_budget`, and fix its route and its split of delta."""
+    """Return the budget that the parameters of `Store.set_budget` describe, with its route and its split of delta."""
     if (rho is None) == (epsilon is None):
-        raise DeclarationError("a budget is in rho, or in epsilon and delta: give rho=, or epsilon= and delta=")
+        raise DeclarationError("a budget must be in rho, or in epsilon and delta: give rho=, or epsilon= and delta=")
     if route is not None:
         checked_choice("route", route, ROUTES)
     if rho is not None:
         if route not in (None, RHO_ROUTE) or open_share is not None:
             raise DeclarationError(
-                "a budget in rho has its own route, and its delta is for open domains: give route= and "
+                "a budget in rho has the route 'rho', and all its delta is for open domains: give route= and "
                 "open_share= only with epsilon= and delta="
             )
         total, exact = _probability("delta", delta or 0), as_level(rho, "rho")
@@ -130,7 +130,7 @@ def budget(
 
 
 def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None = None) -> Budget:
-    """Return the budget that allows exactly `goal`: an (epsilon, delta) on a route, or a rho."""
+    """Return the budget whose limit is `goal`: a rho, or an (epsilon, delta) that is charged on `route`."""
     read = level_or_goal(goal)
     if isinstance(read, EpsilonDelta):
         return budget(epsilon=read.epsilon, delta=read.delta, route=route, opens=opens)
@@ -160,7 +160,7 @@ class Limits:
     Attributes:
         budgets: For each population, the history of its budget as pairs (generation, budget).
         disjoint: Sets of populations that were declared disjoint.
-        periods: Dict from the name of a periodic series (and of its population) to its rule.
+        periods: Dict from the name of a periodic series, also the name of its population, to its `Every`.
         declarations: Dict from the name of a periodic series to its declaration, as JSON.
         finished: Names of periodic series to which no period can be added.
     """
@@ -190,7 +190,7 @@ class Limits:
                 self.disjoint.append(frozenset(details["populations"]))
             case "declare periods":
                 self.periods[population], self.declarations[population] = every_of(details["every"]), details
-            case "drop periods":  # such a series has no releases, so its budget is removed too
+            case "drop periods":  # a dropped periodic series has no releases: remove its budget
                 self.periods.pop(population, None)
                 self.budgets.pop(population, None)
                 self.finished.discard(population)
@@ -239,5 +239,5 @@ def ways_to_charge(family: str, law: str) -> str:
 
 
 def beginning(population: str, budget: Budget | None) -> str:
-    """Return the beginning of a refusal: the budget of a population in words."""
+    """Return the beginning of an error message: the name of a population and its budget in words."""
     return f"the budget of population {population!r} is {budget}"

@@ -1,9 +1,9 @@
 """Compute the digest of a release: the SHA-256 of its column names, types, rows and metadata.
 
 The digest stays the same if another program compresses or rewrites the file. The hashed bytes begin with a line of
-JSON with sorted keys and no spaces: `metadata`, `columns` (name and type of each) and `rows`. Columns follow: one
-byte per row (0 for null, else 1), then the values. Numbers are little-endian, with 0 for nulls. Strings are encoded
-as all lengths in bytes (i64), then all bytes in UTF-8.
+JSON with sorted keys and no spaces: `metadata`, `columns` (names and types) and `rows` (their number). Each column
+follows, with one byte per row (0 for null, else 1) and then the values. Numbers are little-endian, with 0 for nulls.
+Strings are encoded as all lengths in bytes (i64), then all bytes in UTF-8.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _head(column: pl.Series) -> tuple[str, str]:
     if kind in _TEXTS:
         return column.name, "string"
     if not (kind.is_integer() or kind.is_float() or kind in (pl.Boolean, pl.Date)):
-        raise InputError(f"a column of a release has text, numbers, booleans or dates; {column.name!r} is {kind}")
+        raise InputError(f"a release may contain text, numbers, booleans and dates only; {column.name!r} is {kind}")
     return column.name, str(kind).lower()
 
 

@@ -1,8 +1,8 @@
 """The `Ledger` class: the costs of a store and the limits on them, as an immutable value.
 
-`Ledger.check` decides by public parameters alone whether a release is allowed. `Ledger.with_release` returns the
+`Ledger.check` decides from public parameters alone whether a release is allowed. `Ledger.with_release` returns the
 ledger after a release. A cap bounds the sum of costs over the noise paths of a series. A budget bounds the sum of a
-population's charges (`sparsehist.privacy.filters`). Dropped series count too: their releases stay published.
+population's charges (`sparsehist.privacy.filters`). Dropped series are included: their releases stay published.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ANOTHER = "another"  # used as the id of a series that does not exist yet
 
 @dataclass(frozen=True)
 class Ledger:
-    """The accounts of all series of a store (by id, in order of creation) and the limits on their costs.
+    """The limits of a store and the accounts of its series, as a dict from series id in order of creation.
 
     Example:
         >>> visits = Account("1", Declaration(name="visits", unit="user", max_keys=1, cap=1))
@@ -66,8 +66,8 @@ class Ledger:
         return replace(self, limits=self.limits.with_event(**event))
 
     def with_release(self, release: Spending, *beside: Spending) -> Ledger:
-        """Return the ledger after a release and after the charges `beside` it, which are committed together."""
-        # Charges depend on the order of first releases, so this release gets the largest generation.
+        """Return the ledger after a release and any further charges that are committed together with it."""
+        # Charges depend on the order of first releases, so give this release a generation after all others.
         first = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
         generation = 1 + max(first, default=0)
         after = self.with_series(self.accounts[release.series_id].with_release(release, generation))
@@ -77,7 +77,7 @@ class Ledger:
         return [account for account in self.accounts.values() if account.population == population]
 
     def ended_by_dropping(self, series: str) -> str:
-        """Return a warning if dropping this period would end its periodic series, else an empty text."""
+        """Return a warning if dropping this period would end its periodic series, else an empty string."""
         for account in self.accounts.values():
             rule = self.limits.periods.get(account.population)
             if rule and rule.most_periods and (account.name, account.dropped) == (series, None) and account.releases:
@@ -100,7 +100,7 @@ class Ledger:
     # Limits
 
     def check(self, release: Spending, *beside: Spending) -> None:
-        """Raise an error if a release, or a charge committed with it, exceeds a cap or a budget."""
+        """Raise an error if a release, or a charge committed with it, would exceed a cap or a budget."""
         account = self.accounts[release.series_id]
         budget = self.budget_of(account.population)
         if release.level > account.on(release.path).finest:
@@ -113,7 +113,7 @@ class Ledger:
             self.with_release(release).check(*beside)
 
     def check_series(self, declared: Declaration) -> None:
-        """Raise an error if the name or period of a new series is in use, or a budget cannot charge its noise."""
+        """Raise an error if the name or period of a new series is taken, or if a budget cannot charge its noise."""
         population = declared.population
         if declared.period is not None:
             self._check_period(declared.name, population)
@@ -148,14 +148,14 @@ class Ledger:
                     )
 
     def check_raised_cap(self, series_id: str) -> None:
-        """Raise an error if a budget has already charged the full amount of the cap that is to be raised."""
+        """Raise an error if the cap of a series is final because a budget has already charged the whole cap."""
         account = self.accounts[series_id]
         budget = self.budget_of(account.population)
         charges = None if budget is None else budget.filter_for(account.law)
         if charges is not None and not charges.by_path(account.law) and account.releases:
             raise BudgetExceededError(
                 f"the budget charged the whole cap at the first release, so releases beyond the cap would not be "
-                f"charged: create another series than {account.name!r}; {beginning(account.population, budget)}"
+                f"charged: create a new series with a larger cap; {beginning(account.population, budget)}"
             )
 
     def largest_level(self, series_id: str, path: PathName = CELLS) -> Fraction | None:
@@ -174,7 +174,7 @@ class Ledger:
         return max(largest if largest >= account.least_level(path) else _NOTHING, account.on(path).finest)
 
     def largest_equal_cap(self, declared: Declaration, times: int) -> Fraction | None:
-        """Return the largest cap that each of `times` more series may have, rounded down to 12 digits.
+        """Return the largest cap that each of several (`times`) new series can have, rounded down to 12 digits.
 
         Return None if there is no limit, and 0 if no cap is allowed.
         """
@@ -216,13 +216,13 @@ class Ledger:
             raise RefusedError(f"no period can be added, because this series is finished: {population!r}")
         if any(account.name == name and account.releases for account in self.of_population(population)):
             raise RefusedError(
-                f"a released and dropped period cannot be counted again, or its units would count twice: {name!r}"
+                f"this period was released and dropped, and its units cannot be counted a second time: {name!r}"
             )
 
     # Cost to one privacy unit
 
     def cost_of(self, accounts: Iterable[Account]) -> Cost:
-        """Return the cost of series to one unit. If a unit counts in at most n periods, add only the n costliest."""
+        """Return the cost of series to one unit. Of a periodic series, add only the costliest `most_periods`."""
         others, in_periods = list[Cost](), dict[str, list[Account]]()
         for account in accounts:
             if account.population in self.limits.periods:
@@ -253,28 +253,28 @@ class Ledger:
                 return more - 1
         return left
 
-    def charged(self, charges: Filter, population: str, without: str | None = None) -> Fraction:
-        """Return the sum of a filter's charges for a population, leaving out the series with id `without`."""
+    def charged(self, charges: Filter, population: str, excluded: str | None = None) -> Fraction:
+        """Return the sum of a filter's charges for a population, except the series with the id `excluded`."""
         order = enumerate(self._in_order_of_charge(charges, population))
         each = {account.series_id: self._charge(charges, account, earlier) for earlier, account in order}
-        return self._together(population, each, without)
+        return self._together(population, each, excluded)
 
-    def delta_open(self, population: str, without: str | None = None) -> Fraction:
+    def delta_open(self, population: str, excluded: str | None = None) -> Fraction:
         accounts = self.of_population(population)
-        return self._together(population, {one.series_id: one.delta_open for one in accounts}, without)
+        return self._together(population, {one.series_id: one.delta_open for one in accounts}, excluded)
 
-    def _together(self, population: str, each: Mapping[str, Fraction], without: str | None) -> Fraction:
+    def _together(self, population: str, each: Mapping[str, Fraction], excluded: str | None) -> Fraction:
         """Add up the charges of series; if a unit counts in at most n periods, add only the n largest charges.
 
-        The charge of the series `without` is not added, but this series is one of the n periods.
+        The series `excluded` counts as one of the n periods, but its charge is not added.
         """
-        others = [value for series_id, value in each.items() if series_id != without]
+        others = [value for series_id, value in each.items() if series_id != excluded]
         rule = self.limits.periods.get(population)
         if rule is None:
             return sum(others, _NOTHING)
-        ids = {account.series_id for account in self.of_population(population)} | ({without} if without else set())
+        ids = {account.series_id for account in self.of_population(population)} | ({excluded} if excluded else set())
         most = rule.protected(len(ids))
-        if most is not None and without is not None:
+        if most is not None and excluded is not None:
             most -= 1
         return sum(sorted(others, reverse=True)[:most], _NOTHING)
 
@@ -295,11 +295,11 @@ class Ledger:
         return sum((charges.charge(account.law_on(path), finest, keys) for path, finest in paths.items()), _NOTHING)
 
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
-        """Return the amount that a filter has left for a series, and the number of series charged before it."""
+        """Return how much a filter has left for a series, and how many series are charged before that series."""
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]
         earlier = order.index(account.series_id) if account.series_id in order else len(order)
-        return charges.limit - self.charged(charges, population, without=account.series_id), earlier
+        return charges.limit - self.charged(charges, population, excluded=account.series_id), earlier
 
     def _largest_charged(self, budget: Budget, account: Account, path: PathName) -> Fraction:
         law, keys = account.law_on(path), account.keys
@@ -351,7 +351,7 @@ class Ledger:
             what += f" of a series whose cap {amount_text(cap)} is charged whole at its first release"
         elif not charges.by_path(law) and cap is None and account.releases:
             what += " of a series without a cap, whose first release is charged as its cap"
-        # A period may cost at most the limit minus the cost of the costliest other periods.
+        # A period may be charged at most the limit minus the charges of the costliest other periods.
         apart = account.series_id if population in self.limits.periods else None
         left = amount_text(charges.limit - self.charged(charges, population, apart))
         raise BudgetExceededError(
@@ -378,12 +378,12 @@ class Ledger:
 
 
 def _costliest(accounts: Iterable[Account], n: int | None) -> Cost:
-    """Bound the total cost of any n of these series (None: all); maximise rho and delta_infinity separately."""
+    """Bound the total cost of any n of these series (of all, if n is None), separately in rho and delta_infinity."""
     accounts = list(accounts)
     each = sorted((account.cost for account in accounts), key=lambda cost: cost.rho or 0.0, reverse=True)
     together = total_cost(each[:n])
     delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:n])
-    # If the noise of the series has several distributions, claim only zCDP for a sum of their costs.
+    # With several noise distributions, the n series of largest rho have the largest epsilon only under zCDP.
     laws = {one.law_on(path) for one in accounts for path, spent in one.paths.items() if spent.releases}
     parts = tuple(replace(part, law=ZCDP) for part in together.parts) if len(laws) > 1 else together.parts
     return replace(together, parts=parts, delta_infinity=delta)

@@ -1,4 +1,4 @@
-"""Records of costs: of a noise path, of a series, and of a requested release."""
+"""Records of the cost of a noise path, of a series, and of a requested release."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the name that filters use for a noise family, or "none" if its guarantee does not compose."""
+    """Return the name of a noise family in filters, or "none" if the guarantee of this noise does not compose."""
     return _LAWS.get(family, currency_of(family))
 
 
@@ -35,7 +35,7 @@ def law_of(family: str) -> str:
 class Spending:
     """The charge for a release: public parameters that are fixed before any noise is drawn.
 
-    `delta_infinity` covers this release and all earlier releases of its path; it is 0 unless the domain is open.
+    `delta_infinity` covers this release and all earlier releases on its path; it is 0 unless the domain is open.
     """
 
     series_id: str
@@ -46,7 +46,7 @@ class Spending:
 
     @property
     def words(self) -> str:
-        """The requested level and its noise path, in words for refusals."""
+        """The requested level and its noise path, in words for error messages."""
         kind, name, _ = self.path
         of = f" of the {kind} {name}" if kind in ("measure", "workload") else ""
         return f"requested level {amount_text(self.level)}{of}"
@@ -54,9 +54,9 @@ class Spending:
 
 @dataclass(frozen=True)
 class Spent:
-    """The cost of a noise path: finest level, delta_infinity of all releases together, sum of their slacks.
+    """The cost of a noise path: its finest level, the delta_infinity of all releases, and the sum of their slacks.
 
-    Level and generation are 0 if nothing was released. Times are None for planned releases.
+    `finest` and `first_generation` are 0 if nothing was released. Times are None for planned releases.
     """
 
     finest: Fraction = Fraction(0)
@@ -73,7 +73,7 @@ NOTHING_SPENT = Spent()
 
 @dataclass(frozen=True)
 class Account:
-    """The costs of a series by noise path; the path of the cells comes first."""
+    """The costs of a series: a dict from noise path to cost, in which the path of the cells comes first."""
 
     series_id: str
     declared: Declaration
@@ -114,11 +114,11 @@ class Account:
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:
-        """Return the name of a path's noise distribution; in Gaussian series, query sessions are charged as zCDP."""
+        """Return the name of a path's noise distribution; query sessions of Gaussian series are charged as zCDP."""
         return ZCDP if path[0] == INTERACTIVE and self.law == GAUSSIAN else self.law
 
     def noise_on(self, path: PathName) -> str:
-        """Return the noise family of a path; sessions of queries always use integer noise."""
+        """Return the noise family of a path; query sessions always use discrete Laplace noise."""
         return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
 
     def least_level(self, path: PathName) -> Fraction:
@@ -160,10 +160,10 @@ def first_generation(accounts: Iterable[Account]) -> int:
 
 
 def shortened(value: Fraction) -> Fraction:
-    """Round a level for messages: keep it exact if its text is short, else round down to 12 digits."""
+    """Round a level down to 12 digits for messages, unless it has at most 16 characters."""
     return value if value <= 0 or len(level_text(value)) <= _LONGEST_EXACT else rounded_down(value)
 
 
 def amount_text(value: Fraction) -> str:
-    """Return the text of a level, or of a sum of levels, for messages; "0" if it is zero."""
+    """Return a level, or a sum of levels, as text for messages; "0" if it is zero or negative."""
     return level_text(shortened(value)) if value > 0 else "0"

@@ -65,7 +65,7 @@ def ledger_rows(
 
 
 def cost_in_words(row: Row) -> str:
-    """Return a row's cost in its currency, or in rho if currencies are mixed; "see epsilon" if neither exists."""
+    """Return the cost of a row in words, such as "rho 0.5"; "see epsilon" if it is neither in rho nor in epsilon."""
     if not row["releases"]:
         return "nothing"
     if row["currency"] == "none":
@@ -84,7 +84,7 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
         | {
             "spent": cost_in_words(row),
             "epsilon": None if row["epsilon"] is None else round(row["epsilon"], 4),
-            # The row of a path repeats the cap of its series, so leave the cap out.
+            # The row of a path repeats the cap of the series, so omit it there.
             "limit": None if row["scope"] == "path" else row["budget"] or row["cap"],
             "dropped": None if row["dropped"] is None else f"{row['dropped']:%Y-%m-%d}",
         }
@@ -94,7 +94,7 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
 
 
 def event_for_people(event: Row) -> Row:
-    """Return an event as a row for people; the column "why" shows its details in words and its reason."""
+    """Return an event as a human-readable row. The column "why" has the details of the event and its reason."""
     details = json.loads(event["details"] or "{}")
     words = str(budget_from(details)) if "split" in details else details.get("every") or details.get("because")
     if words is None:
@@ -131,7 +131,7 @@ def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]
     rows = []
     for path, spent in account.paths.items():
         of_path = {
-            # A path has a finest level even if the guarantees of its releases do not compose, so show it.
+            # A path has a finest level even if the guarantees of its releases do not compose, so show this level.
             "level": level_text(spent.finest) if spent.finest else None,
             "remaining": left(path),
             "path": " ".join(part for part in path if part),
@@ -165,7 +165,7 @@ def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
 
 
 def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) -> Row:
-    """Return the columns of a periodic series: its cost to one unit in one period, and its periods in words."""
+    """Return the columns of a periodic series: its cost to one unit in one period, and how many periods it has."""
     cost, accounts = ledger.cost_per_period(population, rule), ledger.of_population(population)
     added = sum(account.releases > 0 or account.dropped is None for account in accounts)
     released = sum(account.releases > 0 for account in accounts)
@@ -179,7 +179,7 @@ def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) 
 
 
 def _everybody(ledger: Ledger, populations: list[str], delta: float) -> Row:
-    """Return the largest value of each column over all sets of populations to which one person may belong."""
+    """Return the row for everybody: the maximum of each column over all sets of populations that may share people."""
     accounts = list(ledger.accounts.values())
     rows = [
         _columns("everybody", ledger, [account for account in accounts if account.population in chosen], delta)

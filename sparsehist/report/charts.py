@@ -1,4 +1,4 @@
-"""Charts of the report, drawn by Altair and embedded as pictures, without scripts or requests."""
+"""Charts for the report. Altair plots them as SVG images, which need no scripts and no network requests."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Picture:
 
 
 def require_plots() -> Any:
-    """Import altair, and check that vl-convert, which renders its charts, is installed."""
+    """Return the module altair. Check that vl-convert is installed too, because altair needs it to write images."""
     with needing("a chart", "'sparsehist[plots]'"):
         import altair as alt
-        import vl_convert  # noqa: F401 - altair needs it to draw pictures
+        import vl_convert  # noqa: F401 - altair needs it to write images
     return alt
 
 
@@ -39,7 +39,7 @@ def key_label(key: Sequence[Any]) -> str:
 
 
 def over_time(title: str, description: str, what: str, rows: Rows, order: Sequence[str]) -> Picture:
-    """Draw noisy counts over steps or periods, one line per key, with points where the key is published."""
+    """Plot noisy counts over steps or periods, one line per key, with a point wherever the key is published."""
     alt = require_plots()
     names = sorted({row["key"] for row in rows})
     colour = alt.Color("key:N", sort=names, scale=alt.Scale(range=list(COLOURS)), legend=alt.Legend(labelLimit=220))

@@ -1,8 +1,8 @@
 """The report of a store as one self-contained HTML page: guarantees, costs and releases.
 
 The page contains only public parameters and published rows. Its outline follows the questions of NIST SP 800-226
-(Guidelines for Evaluating Differential Privacy Guarantees, 2025). The page has no script and makes no request; its
-content security policy allows one style sheet, by hash. The templates escape all text that comes from a store.
+(Guidelines for Evaluating Differential Privacy Guarantees, 2025). The page has no scripts and makes no requests; its
+content security policy allows one style sheet, identified by its hash. The templates escape all text from stores.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "dr
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-_KEY = "key (largest first)"  # no release can have this name; the names of releases head the other columns
+_KEY = "key (largest first)"  # no release can have this name; each other column is named after a release
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the report, shown only if it has rows. The last `numbers` columns are aligned right."""
+    """A table of the report, shown only if it has rows. The last `numbers` columns are right-aligned."""
 
     caption: str
     rows: Sequence[Row]
@@ -72,7 +72,7 @@ class Table:
 
 @dataclass(frozen=True)
 class OneSeries:
-    """The data of one series for the report."""
+    """What the report shows of one series."""
 
     declaration: Declaration
     series_id: str
@@ -80,7 +80,7 @@ class OneSeries:
 
     @property
     def cells(self) -> list[CellMetadata]:
-        """Releases of cells, beginning with the most private release."""
+        """Metadata of the releases of cells, beginning with the smallest level."""
         cells = [metadata for metadata in self.releases if isinstance(metadata, CellMetadata)]
         return sorted(cells, key=lambda metadata: as_level(metadata.level))
 
@@ -125,7 +125,7 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA) -> str:
 
 
 def _spent(rows: Sequence[Row], periodic: Mapping[str, object]) -> list[Row]:
-    """Return the rows of the ledger for the report; all periods of a periodic series form one row."""
+    """Return the rows of the ledger for the report, with one row for all periods of a periodic series."""
     return [
         {"of": " ".join(filter(None, map(row.get, _SCOPES)))} | {column: row[column] for column in _COSTS}
         for row in for_people(rows)
@@ -139,7 +139,7 @@ def _declared(declaration: Declaration) -> Table:
 
 
 def _of_series(home: Home, series: OneSeries) -> Iterator[Table | Picture | str]:
-    """Yield tables of releases, errors and largest keys; for a running series, also a chart of counts over time."""
+    """Yield tables of releases, errors and largest keys, and for a running series a chart of counts over time."""
     name, key, recent = series.declaration.name, series.declaration.key, series.releases[-_MOST_ROWS:]
     if not series.releases:
         yield "Nothing was released from this series."
@@ -201,7 +201,7 @@ def _release(metadata: Metadata) -> Row:
 
 
 def _promises(name: str, releases: Sequence[Metadata]) -> Table:
-    """Return a table of the guarantee of each release by itself; releases with equal guarantees share a row."""
+    """Return a table of the guarantee of each single release. Releases with the same guarantee share a row."""
     alike: dict[str, dict[str, None]] = {}
     for metadata in releases:
         slack = f"a numerical slack of {metadata.numerical_slack:.0e}"
@@ -214,7 +214,7 @@ def _promises(name: str, releases: Sequence[Metadata]) -> Table:
 
 
 def _errors(name: str, finest: Sequence[CellMetadata]) -> Table:
-    """Return a table with the probability of publication and the mean error, by true count and release."""
+    """Return a table of the probability of publication and the mean error, for each true count and release."""
     rows: list[Row] = [{"true count (units)": count} for count in COUNTS]
     for metadata in finest:
         level, threshold = as_level(metadata.level), metadata.effective_threshold
@@ -228,7 +228,7 @@ def _errors(name: str, finest: Sequence[CellMetadata]) -> Table:
 
 
 def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
-    """Return the rows of a release for these keys, with intervals. Counts of unpublished keys are None."""
+    """Return the rows of a release for the keys in `largest`, with intervals; None for unpublished keys."""
     try:
         frame = release.intervals(CONFIDENCE)
     except SparsehistError:  # not all noise families have intervals
@@ -264,7 +264,7 @@ def _interval(row: Row, column: str = "noisy_count") -> str:
 
 
 def _over_time(name: str, what: str, released: Mapping[str, Release], columns: Sequence[str]) -> Picture:
-    """Draw the noisy counts of the largest keys over steps or periods; the last release decides which keys."""
+    """Plot the noisy counts of the largest keys of the last release over steps or periods."""
     *_, last = released.values()
     largest = last.frame.head(MOST_LINES).select(columns).rows()
     rows = [

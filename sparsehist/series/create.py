@@ -59,7 +59,7 @@ def create(  # type: ignore[misc] # the overloads leave out shared parameters
     """Count a log into a new series, completely or not at all, or declare a running or periodic series.
 
     The log is read once, and nothing is published. A unit with more than `max_keys` distinct keys counts towards
-    `max_keys` of these keys. The choice is random and depends only on the rows of this unit.
+    `max_keys` of these keys, which are chosen at random and depend only on the rows of this unit.
 
     Args:
         store: Directory of the store, created if missing; ":memory:"; or a `Store`.
@@ -109,13 +109,13 @@ def create(  # type: ignore[misc] # the overloads leave out shared parameters
     if declaration.steps is not None or declaration.every is not None:
         if log is not None:
             raise DeclarationError(
-                "with steps= or every=, leave out the log: declare the series, then append logs", parameter="log"
+                "with steps= or every=, leave out the log, and append logs to the series afterwards", parameter="log"
             )
         if declaration.steps is not None:
             return RunningSeries(store, declaration, declared_into(store, declaration, if_exists).series_id)
         return PeriodicSeries(store, declare_periods(store, declaration, if_exists))
     if log is None:
-        raise DeclarationError("create needs a log, unless steps= or every= is given")
+        raise DeclarationError("pass a log, or declare a series with steps= or every=")
     if isinstance(log, Counts) and log.counted_by is not None:
         log.counted_by.check(declaration)
     record = counted_into(store, log, declaration, counting, if_exists=if_exists)

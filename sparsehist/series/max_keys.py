@@ -1,9 +1,9 @@
 """Choose how many keys a unit should count towards, from two small releases.
 
-Bounding biases the counts of the largest keys. The bias depends on which units have these keys: units with many keys
-mostly have rare keys. The first release uses a quarter of the level and shows the largest keys. The second uses the
-rest and counts units by their number of keys and their number of largest keys. Each unit is in one cell of this
-table, so the sensitivity is 1. The table shows how many pairs with largest keys each bound would cut. The estimates
+Bounding the keys of units lowers the counts of the largest keys. By how much depends on which units have these keys.
+The first release uses a quarter of the level and shows the largest keys. The second uses the rest of the level and
+is a table of the number of units by their number of keys and their number of largest keys. Each unit is in one cell
+of this table, so the sensitivity is 1. The table shows how many (unit, key) pairs each bound would cut. The estimates
 assume that the bias of a key is proportional to the square root of its count, and that counts fall off as 1/rank.
 """
 
@@ -43,20 +43,20 @@ BOUNDS = tuple(dict.fromkeys(round(1.1**power) for power in range(81)))
 """Candidates for max_keys, from 1 to 2,048."""
 
 _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
-# Class i contains the numbers from 2**i to 2**(i+1) - 1; the last class also contains all larger numbers.
+# Class i is for numbers of keys from 2**i to 2**(i+1) - 1; the last class is also for all larger numbers.
 _CLASSES = Product(keys=Integers(12), largest=Integers(10))
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
-# Expected number of false keys in the table. Without a threshold, the noise of all its empty cells would add up.
+# Expected false keys in the table of classes. Without a threshold, the noise of all empty cells would add up.
 _FALSE_CLASSES = 0.4
-# A release is used only if noise alone would exceed its largest cell with a probability of at most 1 %.
+# A release is used only if its largest count would arise from noise alone with a probability of at most 1 %.
 _BY_CHANCE = 0.01
-# Choose "share" only if its error is below this fraction of the error of "keep", which is easier to explain.
+# Choose "share" only if its error is below 95 % of the error of "keep", because "keep" is easier to explain.
 _WORTH_SHARING = 0.95
 
 
 @dataclass(frozen=True)
 class MaxKeysChoice:
-    """The chosen max_keys and bounding, with the estimates behind the choice. All fields are public.
+    """The chosen max_keys and bounding, with the estimates that they are based on. All fields are public.
 
     Attributes:
         max_keys: Largest number of keys that a unit should count towards.
@@ -121,7 +121,7 @@ def choose_max_keys(
         16
     """
     if isinstance(source, Counts):
-        raise DeclarationError("sh.Counts contains no units: choose max_keys from the log itself")
+        raise DeclarationError("sh.Counts has no units: pass the log itself to choose max_keys")
     checked_whole("largest_keys", largest_keys, 1, LARGEST_BOUND)
     checked_name("choice", name)
     whole, later = as_level(level), as_level(release_level)
@@ -168,7 +168,7 @@ def choose_max_keys(
 
 
 def _distinct_from_noise(released: object, declared: Declaration, level: str, whole: Fraction) -> Release:
-    """Refuse a release that may be noise alone. The check uses only published numbers, so it reveals nothing more."""
+    """Raise an error if a release may be noise alone. The check costs nothing: it uses published numbers only."""
     release, least = of_kind(released, Release), 0.0
     if not declared.domain.is_open:
         threshold = threshold_for_false_keys(declared.family_in_units, level, declared.domain.size, _BY_CHANCE)
@@ -186,7 +186,7 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
 def _profile(
     home: Home, source: object, first: Declaration, largest: pl.DataFrame, counting: Counting
 ) -> pl.DataFrame:
-    """Return the number of units in each class. A class is a range of numbers of keys and of largest keys.
+    """Return the number of units in each class: a range of numbers of keys and a range of numbers of largest keys.
 
     Units without any of the largest keys are omitted. Empty classes are included, because the release must add noise
     even if all classes are empty.
@@ -209,15 +209,15 @@ def _profile(
 
 
 def _class_of(column: str) -> pl.Expr:
-    """Return the class of each number: its number of binary digits minus one (exact, unlike a rounded logarithm)."""
+    """Return the class of each number in a column: its number of bits minus 1. Bits are exact, logarithms are not."""
     classes = int(_CLASSES.components[_CLASSES.names.index(column)].size)
     bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
     return bits.cast(pl.Int64).alias(column)
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return the root mean square bias of the `n_largest` largest keys if one pair with a shown key is cut."""
-    shown = np.maximum(noisy, 1.0)  # in decreasing order; noisy counts may be negative
+    """Return the root mean square bias of the `n_largest` largest keys per (unit, key) pair that is cut."""
+    shown = np.maximum(noisy, 1.0)  # decreasing; noisy counts below 1 are raised to 1
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
 
@@ -225,10 +225,10 @@ def _scale(noisy: FloatArray, n_largest: int) -> float:
 def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
-    """Return the bias and noise of the counts of the largest keys for each candidate max_keys and bounding."""
-    # Classes with more largest keys than keys, or more than `n_largest`, have no units and contain only noise.
+    """Return a table of the bias and noise of the largest counts, for each candidate max_keys and bounding."""
+    # No unit has more largest keys than keys, or more than `n_largest`. Such classes contain noise only.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # Assume that numbers of keys are spread over their class, and numbers of largest keys equal its geometric mean.
+    # Represent a class of keys by four values spread over it, and a class of largest keys by its geometric mean.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class DeclaredSeries:
-    """Base class of all series, with the store and the declaration."""
+    """Base class of all series. It has a store and a declaration."""
 
     def __init__(self, store: Store, declaration: Declaration) -> None:
         """Do not call this constructor: use `create` or `Store.series`."""
@@ -48,7 +48,7 @@ class DeclaredSeries:
         return self.declaration.name
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks: the declaration with all releases, or with the cost of all periods."""
+        """Return HTML for notebooks: the declaration, and a table of the releases or of the cost of all periods."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -56,7 +56,7 @@ class DeclaredSeries:
 
 
 class CountedSeries(DeclaredSeries):
-    """Base class of series with releases and a cap."""
+    """Base class of `Series` and `RunningSeries`, which have releases and a cap."""
 
     def __init__(self, store: Store, declaration: Declaration, series_id: str) -> None:
         """Do not call this constructor: use `create` or `Store.series`."""
@@ -65,7 +65,7 @@ class CountedSeries(DeclaredSeries):
 
     @contextmanager
     def _hold(self) -> Iterator[tuple[State, SeriesRecord]]:
-        """Lock the store, and yield its state with the record of the series."""
+        """Lock the store, and yield its state and the record of the series."""
         with self.store.hold() as state:
             yield state, self.store.find(state, self.name, self.series_id)
 
@@ -119,9 +119,9 @@ class CountedSeries(DeclaredSeries):
     ) -> Release | WorkloadRelease:
         """Release the histogram or the answers to a workload, or return the existing release with this name.
 
-        A release is committed before it is returned: after a crash, it is complete or was never drawn. The same name
-        always gives the same numbers. The cells of a series share a noise path: their releases together cost as much
-        as the finest release. Each workload with a strategy is another path, and the costs of paths add up.
+        A release is committed to the store before it is returned. The same name always gives the same numbers. All
+        releases of cells are on one noise path, so together they cost as much as the finest one. Each workload with
+        a strategy is another noise path, and the costs of noise paths add up.
 
         Args:
             name: Name of the release, unique in the series: a-z, 0-9 and _, beginning with a letter.
@@ -197,8 +197,8 @@ class CountedSeries(DeclaredSeries):
         """Predict accuracy and cost of one release at each candidate level; nothing is drawn or spent.
 
         The plan depends on the declaration and on earlier releases, never on the counts. Parameters and errors are
-        those of `sparsehist.plan`, except that `equal` divides the remaining budget of the population; `step` and
-        `measures` are as for `release`. A running series needs `step`, which may be a step that is not appended yet.
+        those of `sparsehist.plan`, except that `equal` divides the remaining budget of the population. `step` and
+        `measures` are as for `release`. A running series needs `step`, which need not have been appended yet.
 
         Example:
             >>> import polars as pl
@@ -236,8 +236,8 @@ class Series(CountedSeries):
 
         Returns:
             One row per strategy and level, the best strategy first. Columns: strategy, level, std (root of the mean
-            variance of an answer, in counts), ratio (mean variance over the least of all factorizations, for one
-            cell per unit; null if unknown), sensitivity (of R·x), chosen (whether "auto" chooses this strategy).
+            variance of an answer, in counts), ratio (mean variance divided by the least for any factorization, with
+            one cell per unit; null if unknown), sensitivity (of R·x), chosen (whether "auto" chooses this strategy).
 
         Raises:
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
@@ -259,8 +259,9 @@ class Series(CountedSeries):
         """Open a session that answers adaptively chosen predicates, or continue the session with this name.
 
         A session is a separate noise path, charged as a whole when it opens. An answer is the sum of the counts of
-        matching cells, from a public estimate of all cells. If the estimate is too inaccurate, the session measures
-        the sum with noise and corrects the estimate. If you can list all predicates, a workload release is better.
+        the cells that satisfy a predicate, from a public estimate of all counts. If the estimate is too inaccurate,
+        the session measures the sum with noise and corrects the estimate. If you know all predicates in advance, a
+        workload release is better.
 
         Args:
             name: Name of the session, unique among the releases of the series; a-z, 0-9 and _.
@@ -298,10 +299,10 @@ class RunningSeries(CountedSeries):
     """A series whose log is appended step by step, with releases of running counts.
 
     A unit counts once per key, at the first step in which it has the key, and only towards its first max_keys keys.
-    The noise of all steps is one path: all releases together, of any steps and levels in any order, are as private
-    as the finest release, which is rho-zCDP, where rho is the largest level. With 7, 30 and 365 steps,
-    the noise is 1.46, 1.87 and 2.64 times (root mean square) the noise of a single release at the same level. The
-    store records which units counted for which keys. This record is as secret as the log; `finish` erases it.
+    All releases, of any steps and levels in any order, are on one noise path. Together they are rho-zCDP, where rho
+    is the largest level. With 7, 30 and 365 steps, the standard deviation of the noise (root mean square over steps)
+    is 1.46, 1.87 and 2.64 times as large as in a `Series` at the same level. The store records which units were
+    counted for which keys. This record is as secret as the log; `finish` erases it.
 
     Example:
         >>> import polars as pl
@@ -331,8 +332,8 @@ class RunningSeries(CountedSeries):
     def append(self, log: object, *, step: int | str | date, counting: Counting | None = None) -> bool:
         """Append the log of the next step, completely or not at all.
 
-        Appending the same pairs of units and keys to the same step again changes nothing. Other pairs are refused,
-        because noise may have been drawn for the counts of the step.
+        Appending a step again with the same (unit, key) pairs changes nothing. Other pairs are refused, because the
+        step may have been released already.
 
         Args:
             log: As for `create`, but not `sh.Counts`; it may be empty.
@@ -353,15 +354,15 @@ class RunningSeries(CountedSeries):
         return steps.append_step(self.store, self.declaration, self.series_id, log, number, counting)
 
     def finish(self) -> None:
-        """Erase the record of which units counted. Afterwards no step can be appended; releases remain possible."""
+        """Erase the record of which units were counted. Afterwards, steps are refused; releases remain possible."""
         steps.finish(self.store, self.declaration, self.series_id)
 
 
 class PeriodicSeries(DeclaredSeries):
-    """A periodic series. Each period of a log has its own series; all periods share a declaration and a budget.
+    """A periodic series: each period, such as a week, has its own series; all share a declaration and a budget.
 
-    The cost to one unit in one period is the cost of the costliest period; the cost to one unit over all periods is
-    the sum over periods. The ledger, every release and `progress` show both.
+    The ledger, every release and `progress` show two costs to one unit: the cost in one period, which is the largest
+    cost of any period, and the cost over all periods, which is the sum of the costs of the periods.
 
     Example:
         >>> import polars as pl
@@ -400,10 +401,10 @@ class PeriodicSeries(DeclaredSeries):
         period: str | date,
         counting: Counting | None = None,
     ) -> Series:
-        """Count the log of a period into a new series, completely or not at all; the same log gives the same series.
+        """Count the log of a period into a new series, completely or not at all. Return the series.
 
-        Periods can be appended in any order, each only once. The cost per period is correct only if no row is in the
-        logs of two periods.
+        Periods can be appended in any order. Appending the same log again returns the existing series; another log is
+        refused. The cost per period is correct only if no row is in the logs of two periods.
 
         Args:
             log: The rows of this period, as for `create`. Rows of other periods cannot be detected, and would count.
@@ -421,22 +422,22 @@ class PeriodicSeries(DeclaredSeries):
         return Series(self.store, declaration_of(record), record.series_id)
 
     def series(self, period: str | date) -> Series:
-        """Return the series of a period, or raise a NotFoundError if it was not appended."""
+        """Return the series of a period. Raise a NotFoundError if the period was not appended."""
         with self.store.hold() as state:
             record = self.store.find(state, names_of_period(self.declaration, period)[1])
         return Series(self.store, declaration_of(record), record.series_id)
 
     def appended(self) -> list[str]:
-        """Return the periods that were appended and not dropped, in the order of appending."""
+        """Return the periods that were appended and not dropped, in the order in which they were appended."""
         with self.store.hold() as state:
             return [str(declaration_of(record).period) for record in periods_of(state, self.name)]
 
     def progress(self, *, delta: float = DEFAULT_DELTA) -> Row:
         """Return the cost of all periods so far, as one row of the ledger, with epsilon at `delta`.
 
-        The row includes `periods` (numbers of periods: appended, declared, released, and still possible at the
-        last level), `per_period` and `per_period_epsilon` (cost to one unit in one period), `level` and `epsilon`
-        (cost to one unit over all periods), `budget` and `remaining`.
+        The row includes `periods` (how many periods were appended, declared and released, and how many more can be
+        released at the last level), `per_period` and `per_period_epsilon` (cost to one unit in one period), `level`
+        and `epsilon` (cost to one unit over all periods), `budget` and `remaining`.
         """
         with self.store.hold() as state:
             rows = ledger_rows(Ledger.of(state), delta, short=True)
@@ -454,11 +455,11 @@ class PeriodicSeries(DeclaredSeries):
         measures: Level | Mapping[str, Level] | None = None,
         counts: Sequence[int] = COUNTS,
     ) -> Plan:
-        """Plan the release of one more period at candidate levels; also show the cost of all declared periods.
+        """Predict accuracy and cost of a release of one more period, and the cost of releasing all declared periods.
 
-        Parameters are those of `Series.plan`, for one release of each period. If all declared periods are released at
-        a level, `all_per_period` is the exact cost to one unit in one period, and `all_per_user` the exact cost to
-        one unit in all periods. Both are also shown as epsilon at delta 1e-6.
+        Parameters are those of `Series.plan`. For each level, the plan assumes that all declared periods are released
+        once at this level: `all_per_period` is then the exact cost to one unit in one period, and `all_per_user` the
+        exact cost to one unit over all periods. Both are also shown as epsilon at delta 1e-6.
         """
         chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
         chosen = replace(chosen, measures=measure_sums(self.declaration, measures))
@@ -467,5 +468,5 @@ class PeriodicSeries(DeclaredSeries):
         return periods.plan_period(self.store, self.declaration, levels, chosen, counts)
 
     def finish(self) -> None:
-        """Refuse further periods, and erase the record of the periods of each unit; releases remain possible."""
+        """Refuse further periods, and erase the record of each unit's periods. Releases remain possible."""
         periods.finish_periods(self.store, self.name)

@@ -35,8 +35,8 @@ _OF_LEDGER = ("scope", "population", "series", "path", "level", "epsilon")
 class Store(Home):
     """A directory of series: their counts, their releases, and the costs of the releases.
 
-    No file stays open between calls, so several threads and processes may use a store, also after a fork. If it is
-    in use, a call waits up to `wait` seconds, then fails. `sparsehist.open` returns a `Store`.
+    No file stays open between calls, so several threads and processes may use a store, including after a fork. If the
+    store is in use, a call waits for up to `wait` seconds and then fails. `sparsehist.open` returns a `Store`.
 
     Example:
         >>> import polars as pl
@@ -72,7 +72,7 @@ class Store(Home):
         self.close()
 
     def series(self, name: str) -> Series | RunningSeries | PeriodicSeries:
-        """Return the series of this name: a `Series`, `RunningSeries` or `PeriodicSeries`.
+        """Return the series with this name: a `Series`, `RunningSeries` or `PeriodicSeries`.
 
         Raises:
             NotFoundError: If there is no series with this name.
@@ -97,9 +97,9 @@ class Store(Home):
     def drop(self, name: str, *, reason: str | None = None) -> None:
         """Erase a series: its counts, keys and noise. Its costs remain in the ledger.
 
-        If a released period of a periodic series with `most_periods` is dropped, no period can be appended any more:
-        the record of which units counted in it is lost. A periodic series itself can be dropped only while it has no
-        periods. The ledger keeps `reason`.
+        After a released period of a periodic series with `most_periods` is dropped, no more periods can be appended,
+        because the record of the units in the dropped period is lost. A periodic series itself can be dropped only
+        while it has no periods. The ledger keeps `reason`.
 
         Raises:
             NotFoundError: If there is no such series.
@@ -110,7 +110,7 @@ class Store(Home):
             periods.drop(self, state, checked_name("series", name), reason=reason)
 
     def backup(self, destination: str | os.PathLike[str]) -> None:
-        """Copy the store consistently. The copy must be adopted before use, and never be used beside this store."""
+        """Copy the store consistently. The copy can be used only if this store is gone: adopt the copy first."""
         backup(self.path, Path(destination), wait=self.wait)
 
     def ledger(
@@ -121,13 +121,13 @@ class Store(Home):
         short: bool = False,
         full: bool = False,
     ) -> pl.DataFrame:
-        """Return costs and remaining budgets by path, series and population, and the largest cost to any person.
+        """Return costs and remaining budgets by path, series and population, and the largest cost to any one person.
 
         Args:
             delta: The delta for which epsilon is shown.
-            series: Return only rows of this series and its population; for a periodic series, of all its periods.
+            series: Return only rows of this series and its population; for a periodic series, rows of all periods.
             short: Return only rows of populations and of everybody.
-            full: Return all columns, among them noise, cost, delta_infinity, numerical_slack, times and source;
+            full: Return all columns, including noise, cost, delta_infinity, numerical_slack, times and source;
                 docs/ledger.md describes them.
 
         Returns:
@@ -158,10 +158,10 @@ class Store(Home):
         return table.select(*_OF_LEDGER, limit=pl.coalesce("budget", "cap"), remaining="remaining")
 
     def events(self) -> pl.DataFrame:
-        """Return all events with caller, action, time and reason. Events are never changed or removed.
+        """Return all events, such as releases and refusals. Events are never changed or removed.
 
-        There is one row per event, refusals included: number, generation, happened (UTC), who, what, series,
-        series_id, path_id, level, population, release, reason, details (JSON).
+        There is one row per event, with the columns number, generation, happened (UTC), who, what, series, series_id,
+        path_id, level, population, release, reason, details (JSON).
         """
         with self.hold() as state:
             return pl.DataFrame(state.events(), schema=EVENTS)
@@ -177,11 +177,11 @@ class Store(Home):
         population: str = "default",
         reason: str | None = None,
     ) -> str:
-        """Set the largest total cost of the series of a population; releases beyond the budget are refused.
+        """Set the largest allowed total cost of a population's series; releases beyond this budget are refused.
 
         A budget is a filter: it holds even if every level, series and workload is chosen after looking at all earlier
-        releases (`sparsehist.privacy.filters`). A budget set before the first release holds ex ante. If it is set,
-        raised or changed later, it holds ex post only. Raising or changing it needs a reason.
+        releases (`sparsehist.privacy.filters`). A budget that is set before the first release holds ex ante; a budget
+        that is set, raised or changed later holds only ex post. Raising or changing a budget needs a reason.
 
         Args:
             epsilon: Limit on epsilon at `delta`; pure differential privacy if delta is 0.
@@ -215,7 +215,7 @@ class Store(Home):
     def declare_disjoint(self, populations: Sequence[str], *, reason: str) -> None:
         """Declare that no person belongs to two of these populations, so that their costs do not add up.
 
-        The package cannot check this. The caller is responsible, so the ledger records the caller and the reason.
+        The package cannot check that the populations are disjoint, so the ledger records the caller and the reason.
 
         Raises:
             DeclarationError: If there are fewer than two different names, or no reason.
@@ -228,11 +228,11 @@ class Store(Home):
         declare_disjoint(self, populations, reason=reason)
 
     def report(self, *, delta: float = DEFAULT_DELTA) -> str:
-        """Return the report for the person responsible for the releases: one self-contained HTML page.
+        """Return a report, as one self-contained HTML page, for the person who is responsible for the releases.
 
         The report follows the questions of NIST SP 800-226, and contains only public parameters and published rows:
         guarantees, protected units, remaining budgets, every release with its error, the largest keys, and what is
-        not guaranteed. It makes no network requests and runs no scripts. Epsilon is shown at `delta`.
+        not guaranteed. The page makes no network requests and runs no scripts. Epsilon is shown at `delta`.
 
         Raises:
             NotFoundError: If altair is not installed.
@@ -251,12 +251,12 @@ def open(
     seed: int | None = None,
     who: str | None = None,
 ) -> Store:
-    """Open a store.
+    """Open a store, and return it as a `Store`.
 
     Args:
         path: Directory of the store, or ":memory:" for experiments.
         create: Create an empty store if there is none.
-        wait: Seconds that every call waits for a store in use before it fails.
+        wait: Seconds that each call waits, if the store is in use, before it fails.
         seed: Seed that makes a ":memory:" store reproducible.
         who: Name of the caller for the ledger; by default the user of the operating system.
 
@@ -280,11 +280,11 @@ def sql(
     wait: float = 0.0,
     who: str | None = None,
 ) -> SqlResult:
-    """Run SQL: statements of sparsehist (CREATE SERIES, APPEND, RELEASE, PLAN, SHOW, DROP) and of DuckDB.
+    """Run an SQL script of statements of sparsehist (CREATE SERIES, APPEND, RELEASE, PLAN, SHOW, DROP) and of DuckDB.
 
-    The whole script is checked before any statement runs. The run stops at the first error; earlier statements stay
-    committed. Each call is a separate session: its tables and views end with the call. Releases can be read as tables
-    `series.release`.
+    The whole script is checked before any statement runs. Execution stops at the first error; earlier statements
+    remain committed. Each call is a separate session: its tables and views end with the call. Releases can be read
+    as tables `series.release`.
 
     Args:
         script: Statements, separated by semicolons.
@@ -324,6 +324,6 @@ def sql(
 
 
 def _shown(declaration: Declaration) -> dict[str, str | None]:
-    """Return the parameters of a series that the table of all series shows."""
+    """Return those parameters of a series that are shown in the table of all series."""
     shown = dict(declaration_rows(declaration))
     return {name: shown.get(name) for name in _OF_SERIES}

@@ -1,4 +1,4 @@
-"""The store: a private, locked directory. It survives crashes, so noise that was published is never drawn again."""
+"""The store: a private, locked directory. It survives crashes, so the noise of a release is never drawn twice."""
 
 from sparsehist.store.layout import is_store
 from sparsehist.store.lifecycle import adopt, backup, create_store, ensure_store

@@ -1,12 +1,12 @@
 """Read and write a store's SQLite state file and the digest of that file.
 
-Every call opens a new connection. With `pragma synchronous = extra`, a commit synchronises the rollback journal and
-its directory, synchronises the state file, deletes the journal, and synchronises the directory again. Deleting the
-journal is the moment of the commit.
+Each `Database` has its own connection. With `pragma synchronous = extra`, a commit synchronises the rollback journal
+and its directory, synchronises the state file, deletes the journal, and synchronises the directory again. The commit
+takes effect when the journal is deleted.
 
-SQLite notices few flipped bits, so `state.digest` holds the SHA-256 of the state file and its change counter. It is
-compared at every opening, and written (unsynchronised) at the end of a block that changed the state. After a crash,
-the counter in it is older than the counter in the state: then the digest is ignored, and SQLite checks the state.
+SQLite detects few flipped bits, so `state.digest` holds the SHA-256 and the change counter of the state file. The
+digest is compared when a store is opened, and written (unsynchronised) when a store that changed is closed. After a
+crash, its counter is older than the counter in the state: then the digest is ignored, and SQLite checks the state.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from sparsehist.store.private_files import PRIVATE, altered, disk_errors, read_r
 from sparsehist.store.statements import statement
 
 _DIGEST = "state.digest"
-_OLDEST = (3, 37)  # the first version of SQLite with strict tables
-_CHANGES = slice(24, 28)  # bytes of the change counter in the header of a SQLite file
+_OLDEST = (3, 37)  # the first version of SQLite that supports STRICT tables
+_CHANGES = slice(24, 28)  # byte range of the change counter in the header of an SQLite file
 _IN_USE = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _UNREADABLE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
 _REFUSED_BY_SYSTEM = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")
@@ -38,13 +38,13 @@ _connections: set[sqlite3.Connection] = set()
 
 
 class Database:
-    """A connection to a state file. The errors that it raises hide SQLite's messages, which may quote data."""
+    """A connection to the state file of a store. Its errors hide SQLite's messages, which may quote secret data."""
 
     def __init__(self, store: Path, *, durable: bool, create: bool = False) -> None:
-        """Open the state file of a store, or create an empty one."""
+        """Open the state file of a store; if `create`, first create an empty state file."""
         if sqlite3.sqlite_version_info < _OLDEST:
             raise StoreError(
-                f"SQLite {sqlite3.sqlite_version} is too old: a store needs a Python with SQLite 3.37 or newer"
+                f"SQLite {sqlite3.sqlite_version} is too old: use a Python whose SQLite is version 3.37 or newer"
             )
         self._path, self._durable, self._process, self._recorded_changes = store / STATE, durable, os.getpid(), -1
         if create:
@@ -84,7 +84,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the block as a transaction; when the block ends, its changes are on the disk."""
+        """Run the block in a transaction. Commit its changes to disk, or roll them back after an error."""
         self.run("begin immediate")
         try:
             yield
@@ -95,12 +95,12 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Close the state file; if it has changed, write its digest first."""
+        """Write the digest of the state file if the file has changed, then close the file."""
         if os.getpid() != self._process:
             return
-        with suppress(OSError, StoreError):  # without a digest, SQLite checks the state at its next opening
+        with suppress(OSError, StoreError):  # if this fails, SQLite checks the state when it is next opened
             state = self._path.read_bytes()
-            journal = self._path.with_name(f"{STATE}-journal")  # this file exists while a rollback is needed
+            journal = self._path.with_name(f"{STATE}-journal")  # the journal exists only if a rollback is needed
             if self._durable and _changes(state) != self._recorded_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
@@ -140,12 +140,12 @@ class Database:
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
         if os.getpid() != self._process:
-            raise StoreInUseError("a child process cannot use a store that its parent opened; open it again there")
+            raise StoreInUseError("a child process cannot use a store that its parent opened; open the store again")
         try:
             yield
         except UnicodeEncodeError:
             raise_alone(StoreError(f"{self._path!r} cannot hold a path or text that is not valid UTF-8; rename it"))
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # messages of both may quote data
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # their messages may quote secret data
             name = getattr(error, "sqlite_errorname", None) or ""
             if name.startswith(_IN_USE):
                 raise_alone(
@@ -158,7 +158,7 @@ class Database:
 
 
 def now() -> int:
-    """Return the current time in the format of the state: microseconds since 1970, in UTC."""
+    """Return the current time as the state file stores it: in microseconds since 1970-01-01 UTC."""
     return time.time_ns() // 1000
 
 

@@ -24,9 +24,9 @@ _NAP = 0.01  # seconds between two attempts to lock a store
 
 
 def identity_of(store: Path) -> str:
-    """Return the inode and change time (ctime) of the file `format`, which differ in a copied or restored store.
+    """Return inode and change time (ctime) of the file `format`. In a copied or restored store, they are different.
 
-    No program can set a change time. Moving the store within its file system changes neither number.
+    Programs cannot set the change time. If the store is moved within its file system, both numbers stay the same.
     """
     with disk_errors(store):
         file = (store / FORMAT).stat()
@@ -48,7 +48,7 @@ def is_store(store: Path) -> bool:
 
 
 def check_format(store: Path) -> None:
-    """Raise an error if the format is unknown, the state is missing, or other users can write to the store."""
+    """Raise an error if the store's format is unknown, a part is missing, or other users can write to the store."""
     try:
         version = read_json(store / FORMAT)["sparsehist store"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -97,7 +97,7 @@ def _locked(path: Path) -> int | None:
         raise
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):  # not the same if the file was replaced
+        if os.path.samestat(os.fstat(descriptor), path.stat()):  # false if the file has been replaced
             return descriptor
     os.close(descriptor)
     return None
@@ -105,7 +105,7 @@ def _locked(path: Path) -> int | None:
 
 @contextmanager
 def locked_directory(directory: Path) -> Iterator[None]:
-    """Make a private directory and lock it while the block runs; then remove it, unless it was moved."""
+    """Make a private directory, lock it while the block runs, and then remove it unless the block renamed it."""
     owner, descriptor = os.getpid(), None
     while descriptor is None:
         with disk_errors(directory.parent), suppress(FileExistsError):
@@ -122,7 +122,7 @@ def locked_directory(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def spill_directory(parent: Path | None = None) -> Iterator[Path]:
-    """Make a private temporary directory for rows of the log. If this process dies, a later call removes it."""
+    """Make a private temporary directory for rows of the log. A later call removes it if this process dies."""
     parent = parent or Path(tempfile.gettempdir())
     with suppress(OSError):
         remove_dead(parent, _SPILL_NAME)

@@ -30,7 +30,7 @@ from sparsehist.store.witnesses import MARK_SUFFIX
 
 
 def create_store(path: Path, *, durable: bool = True) -> None:
-    """Create an empty store atomically: a directory that only its owner can read."""
+    """Create an empty store, completely or not at all, in a directory that only its owner can read."""
     _check_is_free(path)
     path = path.resolve()
     with _building(path, durable=durable) as building:
@@ -61,8 +61,8 @@ def ensure_store(path: Path) -> None:
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
     """Copy a store consistently; the copy is on the disk when this function returns.
 
-    The copy is a backup, not a second store: it cannot be used until `adopt` lets it replace a lost store. If the
-    store releases anything after the copy was made, the copy is refused for good.
+    The copy is a backup, not a second store: it cannot be used until `adopt` lets it replace a lost store. As
+    soon as anything is released from the store, earlier copies are refused for good.
 
     Args:
         path: The store.
@@ -84,9 +84,9 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
 def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: float = 0.0) -> None:
     """Use a copy of a store in place of the original, which must be gone: lost, or overwritten by the copy.
 
-    From then on, other copies of the same age are refused if they can read the mark at the old path or a public
-    ledger. Otherwise, for example on another machine, nothing detects that two copies were adopted. They would draw
-    different noise for one level, and both releases together would reveal more than the ledger shows.
+    Afterwards, another copy is refused if a public ledger or the generation file at the old path can be read. If not,
+    for example on another machine, nothing prevents the adoption of a second copy. The two copies would draw
+    different noise for one level, and together reveal more than either ledger shows.
 
     Args:
         path: The copy.
@@ -96,14 +96,14 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
 
     Raises:
         DeclarationError: If `home_is_gone` is not given.
-        StoreRolledBackError: If the original still exists, or a mark or public ledger shows later releases.
+        StoreRolledBackError: If the original still exists, or there were releases after the copy was made.
     """
     path = Path(path).resolve()
     with locked_state(path, wait=wait) as state:
         home, identity = state.home, identity_of(path)
         if store_id_at(home) == state.store_id and not path.samefile(home):
             raise StoreRolledBackError(
-                f"the original still exists, and original and copy would draw different noise for one level: use the "
+                f"the original store still exists, and a copy would draw different noise for the same level: use the "
                 f"original, or remove it first; original: {home}"
             )
         check_is_newest(state)

@@ -1,4 +1,4 @@
-"""Lock and open stores. A store that is damaged, a copy, or older than its published releases is refused."""
+"""Lock and open stores. Refuse a store that is damaged, that is a copy, or that lacks some published releases."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, mark_path,
 
 @contextmanager
 def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str | None = None) -> Iterator[State]:
-    """Lock and open a store while the block runs.
+    """Lock a store, and yield its state while the block runs.
 
-    If `durable` is false, writes are not synchronised, so the store may not survive a power cut, and no mark is
-    written (see `witnesses`). Events record `who` as the caller, by default the user of the operating system.
+    If `durable` is false, writes are not synchronised, so the store may not survive a power cut, and no generation
+    file is written (see `witnesses`). Events record `who` as the caller, by default the user of the operating system.
 
     Raises:
         StoreDamagedError: If a part is missing or altered.
@@ -39,8 +39,8 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
             check_is_newest(state)
         check_is_original(state)
         with disk_errors(state.path):
-            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # SQLite has already rolled it back
-        # An earlier process may have died after its commit, before it erased files and raised the marks.
+            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # SQLite has already used this journal
+        # An earlier process may have died after its commit, but before it erased files and wrote generation files.
         state.erase_unknown()
         state.raise_marks()
         yield state
@@ -63,11 +63,11 @@ def locked_state(path: Path, *, wait: float, durable: bool = True, who: str | No
 
 
 def check_is_newest(state: State) -> None:
-    """Raise an error if a mark or a public ledger shows that this store was restored from an older copy."""
+    """Raise an error if a generation file or public ledger shows that this store was restored from an older copy."""
     seen = {}
     for path in {state.path, state.home}:
         mark = read_mark(path, state.store_id)
-        # A mark with the same generation but another identity shows that another copy of the same age was adopted.
+        # If the generation file has this generation, but another identity, another copy of the store was adopted.
         overtaken = mark.generation == state.generation and mark.identity != state.identity
         seen[mark_path(path)] = mark.generation + overtaken
     for directory in state.publications:
@@ -76,16 +76,16 @@ def check_is_newest(state: State) -> None:
     if newest > state.generation:
         raise StoreRolledBackError(
             f"store {state.path} was restored from an older copy, and would draw new noise for published levels. "
-            "Restore the newest copy; if there is none, make a new store under a new budget. The generation of this "
-            f"store is {state.generation}, but it is {newest} in {witness}"
+            "Restore the newest copy; if it is lost, create a new store with a new budget. The generation of this "
+            f"store is {state.generation}, but a newer one, {newest}, is recorded in {witness}"
         )
 
 
 def check_is_original(state: State) -> None:
-    """Raise an error if the store is a copy: original and copy would draw different noise for one level."""
+    """Raise an error if the store is a copy, because a copy would not draw the same noise as the original."""
     if identity_of(state.path) != state.identity:
         raise StoreRolledBackError(
-            f"the store is a copy of {state.home}, or was restored from a copy, or the owner, mode or links of its "
-            "files changed. If it is the newest copy, and no other copy will be used, adopt it: "
+            f"the store is a copy of {state.home}, or the owner, mode or links of its files changed. If there is no "
+            "newer copy, and no other copy will be used, adopt this copy: "
             f"`sparsehist adopt {state.path} --home-is-gone`"
         )

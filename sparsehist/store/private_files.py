@@ -1,4 +1,4 @@
-"""Read and write files of a store. Writes are atomic: a file is on the disk before anything refers to it."""
+"""Read and write files of a store. A file is written completely or not at all, and before anything refers to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.records import RegisteredFile
 
 PRIVATE = 0o600
-PUBLIC = 0o666  # mode of published files, reduced by the umask of the process
+PUBLIC = 0o666  # mode of published files, before the umask of the process is applied
 NEW = ".new"
 """Suffix of files being written; unfinished ones may be deleted."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -25,7 +25,7 @@ _LARGEST = 1 << 26  # size limit in bytes; enough for a public ledger of 250,000
 
 
 def read_regular(path: Path) -> bytes:
-    """Read a small regular file. Raise OSError for a large file, a pipe or a device, without waiting for data."""
+    """Read a regular file of up to 64 MiB. Raise OSError for larger files, pipes and devices; never wait for data."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
@@ -112,7 +112,7 @@ def write_file(
 
 
 def synchronise(path: Path) -> None:
-    """Make the content of a file, or the names in a directory, survive a power cut."""
+    """Write a file, or the list of the files in a directory, through to the disk, so that it survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -134,7 +134,7 @@ def check_file(directory: Path, registered: RegisteredFile) -> Path:
 
 
 def verify_file(directory: Path, registered: RegisteredFile) -> None:
-    """Compare a registered file with its digest, without reading the whole file into memory."""
+    """Raise an error if a registered file does not match its digest; read the file piece by piece."""
     path = check_file(directory, registered)
     with disk_errors(path), path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != registered.digest:

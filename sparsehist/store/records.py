@@ -1,4 +1,4 @@
-"""Records that are stored in the state file. The repr of a record shows no secrets."""
+"""Records that are stored in the state file. The repr of these records shows no secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Spot = Fraction | tuple[int, Fraction]
 @secret
 @dataclass(frozen=True)
 class RegisteredFile:
-    """A file in the directory of a series, with its size in bytes and its SHA-256 in hex.
+    """A file that the state lists: its name in the directory of the series, its size in bytes, its SHA-256 in hex.
 
     Sizes are secret, because they depend on the numbers of keys and units.
     """
@@ -40,7 +40,7 @@ class RegisteredFile:
 class PathRecord:
     """A noise path of a series, with the files attached to it. `workload` names a workload, measure or query session.
 
-    The path of the cells is created with the series, others with their first release; until then, `path_id` is -1.
+    Only the path of the cells is created with the series. Other paths have `path_id` -1 before their first release.
     """
 
     series_id: str
@@ -59,10 +59,10 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class SeriesRecord:
-    """A series. `directory` and `paths` are empty until the series is registered. The path of the cells comes first.
+    """A series. `directory` and `paths` are empty until the series is committed. The first path is that of the cells.
 
-    `series_id` is random, in hex, and names the directory. `salt` and `made_from` (keyed digests of query and log)
-    are secret.
+    `series_id` is a random string in hex; it is also the name of the directory. `salt` is secret, and so is
+    `made_from`, which has keyed digests of the query and the log.
     """
 
     series_id: str
@@ -102,9 +102,9 @@ class ReleaseRecord:
 
 @dataclass(frozen=True, repr=False)
 class Tracked:
-    """The tracked cells of a noise path, published or not, in the order in which they were first tracked. Secret.
+    """The secret list of the tracked cells of a noise path, in the order in which they became tracked.
 
-    `position` is a cell's position in the counts file (-1 for an empty cell), `count` its true count; shape (t,).
+    `position` has their positions in the counts file (-1 for an empty cell), `count` their true counts; shape (t,).
     """
 
     position: IntArray
@@ -115,7 +115,7 @@ class Tracked:
 class NewRound:
     """A round that is ready to be committed: one release with the noise drawn for it.
 
-    The path of a workload tracks no cells: its noise at each level is a vector of length m.
+    A workload has no tracked cells; its noise at each level is a vector of length m.
 
     Attributes:
         path_id: The noise path of the round, or the path that the round creates.
@@ -148,15 +148,15 @@ class NewRound:
 
     @property
     def spot(self) -> Spot:
-        """Level of the round's noise; for running counts, (step, level)."""
+        """Level of the round's noise; for running counts, the pair (step, level)."""
         return self.level if self.step is None else (self.step, self.level)
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A step of a running series, counted from 0. `digest` is a keyed digest of the pairs of unit and key. Secret.
+    """A step of a running series; the first step is 0. `digest` is a keyed, secret digest of the (unit, key) pairs.
 
-    `digest` is None after `finish`. `unit_kind` is the data type used to compare units; `source` describes the log.
+    `digest` is None after `finish`. `unit_kind` is the data type of units in comparisons; `source` describes the log.
     """
 
     step: int

@@ -1,8 +1,8 @@
-"""Read and write the rounds of a noise path. A round is a release with the cells and the noise that it added.
+"""Read and write the rounds of a noise path: for each release, its newly tracked cells and its new noise.
 
-The file of a round holds the noise of the q cells that it newly tracks, at every level released so far, in the order
-of first release. The first round at a level also holds the noise at that level of the t cells tracked before. So all
-noise at a level is in the first round at that level and in later rounds, in the order in which cells were tracked.
+Each round has a file with the noise of its q newly tracked cells, at every level released so far, in the order of
+first release. If the round is the first at its level, the file also has the noise of the t earlier tracked cells at
+this level. So all noise at a level is in the file of the first round at this level and in the files of later rounds.
 
 A file is an archive of numpy arrays: `seal` (digest of the round's row in the state), `positions` and `counts` of new
 cells, `level_noise` (t), `noise` (levels × q), and `keys` of empty cells as an Arrow stream. The state contains the
@@ -38,8 +38,8 @@ _TRACKING = ("cells", "measure")
 class Round:
     """A committed round: its file, and the sizes of the arrays in the file.
 
-    `n_past` (t) cells were tracked before the round. `n_new` (q) cells are newly tracked, `n_empty` of them empty.
-    `spends` is true for the first round at a level; this level is then the last of the `n_levels` levels so far.
+    `n_past` is t, the number of cells tracked before; `n_new` is q, the number of newly tracked cells; `n_empty` of
+    these are empty. `n_levels` levels were released so far. `spends` is true if the round is the first at its level.
     """
 
     file: RegisteredFile
@@ -62,7 +62,7 @@ def sealed(*row: object) -> bytes:
 
 @dataclass(frozen=True, repr=False)
 class PathHistory:
-    """The rounds of a noise path in order. The file of a round is read when it is first needed.
+    """The rounds of a noise path, in order. The file of a round is read when its arrays are first needed.
 
     `levels` are in the order of their first release; for running counts they are pairs (step, level).
     """
@@ -80,7 +80,7 @@ class PathHistory:
         return self.rounds[-1].new.stop if self.rounds else 0
 
     def arrays(self, number: int) -> Mapping[str, AnyArray]:
-        """Return the arrays of a round; the first call checks them against the digests in the state."""
+        """Return the arrays of a round. The first call reads them and compares them with the digests in the state."""
         if number not in self._opened:
             stored = self.rounds[number]
             n_past = self.rounds[number - 1].new.stop if number else stored.n_past
@@ -100,7 +100,7 @@ class PathHistory:
         return Tracked(position, count)
 
     def empty_keys(self) -> pl.DataFrame:
-        """Return the keys of the tracked empty cells in order of tracking; there must be at least one such cell."""
+        """Return the keys of the tracked empty cells, in the order of `tracked`; there must be at least one."""
         import polars as pl
 
         keys = [arrays["keys"].tobytes() for stored, arrays in self._with_new_cells() if stored.n_empty]
@@ -122,7 +122,7 @@ class PathHistory:
         raise altered(self.directory)
 
     def write_round(self, name: str, record: NewRound, row: Sequence[object], *, durable: bool) -> Round:
-        """Write the file of the next round, with the digest of its row. Raise a LawError if sizes do not fit."""
+        """Write the file of the next round. Raise a LawError if the sizes of its arrays are inconsistent."""
         spends = record.spot not in self.levels
         levels = [*self.levels, *([record.spot] if spends else [])]
         past = np.array([] if record.level_noise is None else record.level_noise, self._dtype)

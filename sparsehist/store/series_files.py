@@ -1,8 +1,8 @@
-"""Write and read the three files of a series: keys sorted by count, hashes of the keys, and an index of these two.
+"""Write and read the three files of a series: keys sorted by count, hashes of the keys, and an index of both files.
 
 The file `counts` has the keys and their sums of declared measures, sorted by count. Keys of equal count form a group
-and are in uniformly random order. The first keys of a group are tracked; when more are needed, the next
-keys follow. The file is a sequence of Arrow record batches.
+and are in uniformly random order. Releases track the keys of a group in this order. The file is a sequence of Arrow
+record batches.
 `support` has the sorted hashes of the keys with their positions in `counts`. `index` has the counts and sizes of the
 groups and, for each part of the other files, its end, its checksum and its first position or hash. A part is compared
 with its checksum before it is used.
@@ -51,7 +51,7 @@ def write_series_files(
 ) -> list[RegisteredFile]:
     """Drop keys of count 0, sort the others by count in memory, and write the files of a series.
 
-    `rows` returns the rows at given positions of `counts`, with columns key_0 …, count and sum_0 ….
+    `rows` takes indices into `counts` and returns a frame of these rows, with columns key_0 …, count and sum_0 ….
     """
     order = order_by_count(counts.cast(pl.Int64).to_numpy(), rng=rng)
     pieces = (rows(order[low : low + BATCH_ROWS]) for low in range(0, max(len(order), 1), BATCH_ROWS))
@@ -62,7 +62,7 @@ def order_by_count(counts: IntArray, *, rng: np.random.Generator) -> IntArray:
     """Return the indices of the rows with a positive count, sorted by count; equal counts are in random order."""
     order, large = np.flatnonzero(counts), 2**16 - 1
     small = np.minimum(counts[order], large).astype(np.uint16)
-    order = order[np.argsort(small, kind="stable")]  # numpy sorts 16 bits by radix, several times as fast as 64 bits
+    order = order[np.argsort(small, kind="stable")]  # for 16-bit integers, numpy uses a fast radix sort
     rest = order[np.count_nonzero(small < large) :]
     rest[:] = rest[np.argsort(counts[rest])]
     for equal in np.split(order, np.flatnonzero(np.diff(counts[order])) + 1):
@@ -73,11 +73,11 @@ def order_by_count(counts: IntArray, *, rng: np.random.Generator) -> IntArray:
 def write_sorted(
     directory: Path, pieces: Iterable[pl.DataFrame], *, salt: bytes, durable: bool = True, threads: int | None = None
 ) -> list[RegisteredFile]:
-    """Write the files of a series from sorted counts, in bounded memory; return their sizes and digests.
+    """Write the files of a series from sorted counts, in bounded memory; return the sizes and digests of the files.
 
     `pieces` are one or more frames with columns key_0 …, count and sum_0 …, without nulls. Each key occurs once.
     Counts are at least 1 and never decrease; keys of equal count are in uniformly random order. A release reads
-    whole frames, so each should have about 10,000 rows.
+    whole frames, so each frame should have about 10,000 rows.
     """
     rest = iter(pieces)
     first = next(rest)
@@ -92,7 +92,7 @@ def write_sorted(
         return memoryview(batch.serialize()), counts, hash_keys(rows[_keys(stored)], salt, table)
 
     def batches(hashes: BinaryIO) -> Iterator[tuple[memoryview, int]]:
-        """Yield each part of `counts` with the position of its first key; append the hashes of the keys to a file."""
+        """Yield each part of `counts` with the position of its first key; append the hashes of its keys to a file."""
         frames = (piece for piece in chain([first], rest) if len(piece))
         for content, counts, of_keys in in_threads(prepared, frames, threads or cores()):
             if counts[0] < max(sizes, default=1) or (np.diff(counts) < 0).any():
@@ -125,7 +125,7 @@ def _keys(columns: Iterable[str]) -> list[str]:
 def _write_parts(
     path: Path, parts: Iterable[tuple[memoryview, int]], *, durable: bool
 ) -> tuple[RegisteredFile, WordArray]:
-    """Write parts to a file; return its record, and an array with end, checksum and first entry of each part."""
+    """Write parts to a file; return its record, and an array with the end, checksum and first entry of each part."""
     index: list[tuple[int, int, int]] = []
     with atomic_file(path, durable=durable) as file:
         for content, first in parts:
@@ -167,12 +167,12 @@ class SeriesFiles:
     """The files of a series, opened for reading.
 
     Attributes:
-        groups: Count, first position and number of keys of each group of equal count.
-        n_nonzero: Number of keys.
+        groups: Count, first position and number of keys of each group of keys with equal count.
+        n_nonzero: Number of keys with a positive count.
     """
 
     def __init__(self, directory: Path, files: Iterable[RegisteredFile], salt: bytes) -> None:
-        """Open the files, and read only the index."""
+        """Open the files and read the index; the other files are read when needed."""
         registered = {file.name: file for file in files}
         if not {COUNTS, SUPPORT, INDEX} <= set(registered):
             raise StoreDamagedError(f"files of a series are missing; restore the store from a backup: {directory}")
@@ -186,11 +186,11 @@ class SeriesFiles:
         self._columns = _keys(self._read([], None).columns)
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """Return the keys at these positions, in this order. Their strings may share memory with other keys."""
+        """Return the keys at these positions of `counts`, in this order. Strings may share memory with other keys."""
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
-        """Return the sums of a measure at these positions, as multiples of the measure's step."""
+        """Return the sums of a measure at these positions of `counts`, as multiples of the measure's step."""
         (column,) = self._at(positions, [f"{SUM}{measure}"])
         return column.to_numpy()
 
@@ -228,12 +228,12 @@ class SeriesFiles:
         return self._read(range(len(self._counts.first)), self._columns)
 
     def all_counted(self) -> pl.DataFrame:
-        """Return all keys with their counts, in the order of positions."""
+        """Return all keys with their counts, in the order of the file `counts`."""
         count, _, size = self.groups
         return self.all_keys().with_columns(pl.Series(_COUNT, np.repeat(count, size)))
 
     def _read(self, parts: Iterable[int], columns: list[str] | None) -> pl.DataFrame:
-        """Return the rows of these parts of `counts`. The schema followed by the parts is an Arrow stream."""
+        """Return the rows of these parts of `counts`, read as an Arrow stream: first the schema, then the parts."""
         stream = b"".join([self._schema, *(self._counts[number] for number in parts)])
         return pl.read_ipc_stream(io.BytesIO(stream), columns=columns)
 

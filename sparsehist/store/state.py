@@ -1,4 +1,4 @@
-"""The `State` class reads and changes an open store: its series, its releases, and their noise as arrays."""
+"""The `State` class reads and changes an open store: its series, its releases and their noise."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a 
 
 
 class State:
-    """An open, locked store, made by `open_state` for use inside the `with` block only.
+    """An open, locked store. It is valid only inside the `with open_state(…)` block.
 
     Attributes:
         path: The directory of the store.
         store_id: Random id of the store.
         generation: Number of rounds and other changes committed so far.
-        identity: Identity that the store recorded for its file `format` (`layout.identity_of`).
-        home: Path where the store was made or adopted.
+        identity: Recorded inode and change time of the file `format` (`layout.identity_of`).
+        home: Path at which the store was created or last adopted.
         publications: Directories with a public ledger that lists this store.
         durable: Whether writes are synchronised to the disk.
     """
 
     def __init__(self, path: Path, database: Database, *, durable: bool, who: str | None) -> None:
-        """Read the store's row in the state file; raise an error if it does not match the file `format`."""
+        """Read the store's row in the state file; raise an error if the row does not match the file `format`."""
         self.path, self.durable, self._who, self._database = path, durable, who, database
         self._series = path / SERIES
         rows = database.run("select format_version, store_id, generation, identity, home from store")
@@ -102,14 +102,14 @@ class State:
         return SeriesFiles(record.directory, record.files, record.salt)
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
-        """Return the current noise paths of a series, that of the cells first; `record` may lack the newest paths."""
+        """Return the current noise paths of a series, the path of the cells first; `record` may be outdated."""
         current = self.series(record.name)
         return list(current.paths) if current is not None and current.series_id == record.series_id else []
 
     def releases(
         self, record: SeriesRecord, *, path_id: int | None = None, name: str | None = None
     ) -> list[ReleaseRecord]:
-        """Return the releases of a series in order; with `path_id` or `name`, only releases of this path or name."""
+        """Return the releases of a series in order; optionally, only those on a path or with a name."""
         rows = self._database.run("read_releases", series_id=record.series_id, path_id=path_id, name=name)
         return [
             ReleaseRecord(path, named, as_level(level), threshold, json.loads(request), json.loads(metadata), at)
@@ -124,7 +124,7 @@ class State:
         return [(level, threshold) for _, level, threshold in self.past_points(path_id)]
 
     def past_points(self, path_id: int) -> list[tuple[int, Fraction, float]]:
-        """Return each step (from 0) and level released on a path, with the lowest threshold used there."""
+        """Return each released (step, level) of a path with its lowest threshold, as triples; the first step is 0."""
         rows = self._database.run("read_past", path_id=path_id)
         return [(step, as_level(level), threshold) for step, level, threshold in rows]
 
@@ -144,7 +144,7 @@ class State:
         return self._history(path_id).empty_keys()
 
     def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
-        """Return a path's noise at a released level: of its tracked cells in order, or of its workload. Secret."""
+        """Return the secret noise of a path at a released level: a value per tracked cell, or a workload's vector."""
         return self._history(path_id).noise(level, n_tracked)
 
     def _history(self, path_id: int) -> PathHistory:
@@ -160,7 +160,7 @@ class State:
         return self._histories[path_id]
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return the costs of each noise path as a row, dropped series included; `finest` is 0 before a release."""
+        """Return one row of costs per noise path, including dropped series. `finest` is 0 without a release."""
         rows = self._with_times("read_ledger")
         for row in rows:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -180,7 +180,7 @@ class State:
         return rows
 
     def verify(self) -> None:
-        """Check the state for damage, and every registered file against its digest; this reads all files."""
+        """Check the state file for damage, and read every registered file to compare it with its digest."""
         self._database.check_integrity()
         for record in self.all_series():
             for file in (*record.files, *(file for path in record.paths for file in path.files)):
@@ -190,11 +190,11 @@ class State:
                 for number in range(len(history.rounds)):
                     history.arrays(number)
 
-    # A change first writes and synchronises files, then commits a transaction that refers to them, then raises marks.
-    # The caller must not publish anything before the marks are raised.
+    # A change first writes and synchronises files, then commits a transaction that refers to these files, and then
+    # updates the generation files. The caller must not publish anything before that.
 
     def commit_series(self, record: SeriesRecord, written: Path, *, integer_noise: bool = False) -> int:
-        """Move the files of a series into the store and register the series; return the id of the cells' path."""
+        """Move the files of a series into the store and register the series; return the id of its path of cells."""
         series_id, directory = record.series_id, self._series / record.series_id
         with disk_errors(directory):
             written.rename(directory)
@@ -213,12 +213,12 @@ class State:
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round together with its `beside` rounds, all or none; return the generation of the first round."""
+        """Commit a round and the rounds in its field `beside`, all or none. Return the generation of `record`."""
         generation, rounds = self.generation + 1, (record, *record.beside)
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):
             history, metadata = self._history_for(each.path_id), as_text(each.metadata)
-            # A commit can succeed and still raise an error. A random name never overwrites the file of such a round.
+            # A commit may succeed and still raise an error. With random names, a retry does not overwrite any file.
             name = f"round-{at}-{secrets.token_hex(4)}"
             row = (at, each.name, level_text(each.level), float(each.threshold), each.step, metadata)
             written.append((at, each, history, history.write_round(name, each, row, durable=self.durable)))
@@ -253,7 +253,7 @@ class State:
     def commit_step(
         self, record: SeriesRecord, step: StepRecord, files: Sequence[RegisteredFile], replaced: Sequence[str] = ()
     ) -> None:
-        """Append a step to a running series: register the caller's files, and erase the `replaced` files."""
+        """Append a step to a running series: register `files`, and erase the files named in `replaced`."""
         series_id, details = record.series_id, {"step": step.step + 1, "source": step.source}
         with self._changing("append"):
             self._database.insert("step", series_id=series_id, **asdict(step))
@@ -267,7 +267,7 @@ class State:
         self.erase_unknown()
 
     def finish_series(self, record: SeriesRecord, erased: Sequence[str]) -> None:
-        """End a running series: refuse further steps, and erase the files that show which units counted."""
+        """End a running series: refuse further steps, and erase the files that show which units were counted."""
         with self._changing("finish series"):
             self._database.run("forget_steps", series_id=record.series_id)
             self._forget_files(record, erased)
@@ -292,7 +292,7 @@ class State:
         self.erase_unknown()
 
     def erase_unknown(self) -> None:
-        """Erase files that the state does not list: they are obsolete, or their process died before its commit."""
+        """Erase files that the state does not list: they are obsolete, or a process died before it committed them."""
         registered = {f"{self._series}/{name}" for (name,) in self._database.run("read_known_names")}
         unknown = [
             file
@@ -310,7 +310,7 @@ class State:
                     synchronise(path.parent)
 
     def write_attachment(self, record: SeriesRecord, suffix: str, content: bytes | memoryview) -> RegisteredFile:
-        """Write a file that belongs to a noise path; committing the next round of the path registers the file."""
+        """Write a file of a noise path. The file is registered when the next round of the path is committed."""
         name = f"path-{secrets.token_hex(8)}{suffix}"
         return write_file(record.directory / name, content, durable=self.durable)
 
@@ -320,19 +320,19 @@ class State:
             self._event(what, **columns)
 
     def record_refusal(self, **columns: Any) -> None:
-        """Record a refusal; ignore disk errors, so that the caller still sees the refusal itself."""
+        """Record a refusal as an event. Ignore disk errors, because the caller must see the refusal instead."""
         _log.info("release %s refused", columns.get("release"))
         with suppress(StoreError), self._database.transaction():
             self._event("refuse", self.generation, **columns)
 
     def record_publication(self, directory: Path) -> None:
-        """Record a directory before anything is published there, so that every opening checks its public ledger."""
+        """Record a directory before publishing in it. From then on, opening the store checks its public ledger."""
         rows = self._database.run("select json_extract(metadata, '$.round') from release")
         listed = listed_in_ledger(directory, self.store_id)["releases"]
         if not {release["round"] for release in listed} <= {round_id for (round_id,) in rows}:
             raise StoreRolledBackError(
                 f"the public ledger in {directory} shows releases that this store lacks: the store was restored from "
-                "an older copy, and releases drawn since then must not be published. Restore the newest copy"
+                "an older copy. Restore the newest copy, and do not publish releases drawn from the older copy"
             )
         directory = directory.resolve()
         with self._database.transaction():
@@ -345,7 +345,7 @@ class State:
             self._database.run("update store set identity = $identity", identity=identity)
             self._event("adopt store")
             self.identity = identity
-        # If the process dies before the new home is set, the store counts as moved: opening it raises both marks.
+        # If the process dies before the new path is set, the next opening updates the generation files at both paths.
         for directory in self.publications:
             if os.access(directory, os.W_OK):
                 raise_published_generation(directory, self.store_id, self.generation)
@@ -353,7 +353,7 @@ class State:
             self._database.run("update store set home = $home", home=str(self.path))
 
     def raise_marks(self) -> None:
-        """Raise the mark beside the store to the store's generation; after a move, also the mark at the old path."""
+        """Write the generation to the store's generation file and, after a move, to the file at the old path too."""
         if not self.durable or not self.generation:
             return
         mark = Mark(self.generation, self.identity)
@@ -363,10 +363,10 @@ class State:
 
     @contextmanager
     def _changing(self, what: str, *, rounds: int = 1) -> Iterator[None]:
-        """Run the block as a transaction that adds one generation per round, then raise the marks."""
+        """Run the block in a transaction that adds `rounds` to the generation, then update the generation files."""
         with self._database.transaction():
             if not self._database.run("raise_generation", seen=self.generation, rounds=rounds):
-                raise StoreInUseError("another process changed the store, so nothing was written: begin again")
+                raise StoreInUseError("another process changed the store, and nothing was written: try again")
             yield
         self.generation += rounds
         self._histories.clear()

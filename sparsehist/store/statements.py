@@ -1,7 +1,7 @@
 """Look up the package's SQL statements by name. A file in the folder `sql` contains several statements.
 
 A statement begins with a line `-- name: …`, followed by a comment with its parameters and rows, and ends where the
-next statement begins. Each name occurs once in all files.
+next statement begins. No two statements have the same name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def shipped(folder: str) -> Path:
     """Return the path of a resource folder: "sql" or "data".
 
     An installed package contains these folders; in a checkout they are beside the package. They cannot be
-    modules, because a module `sparsehist.sql` would replace the function `sparsehist.sql`.
+    Python packages, because a package `sparsehist.sql` would replace the function `sparsehist.sql`.
     """
     package = Path(__file__).parents[1]
     inside = package / folder

@@ -1,8 +1,8 @@
 """Derive salts, and hash keys with a keyed 64-bit hash that never changes.
 
-Stores keep these hashes, but hashes of Polars and DuckDB may change with a new version. Tests compare this hash with
-fixed values. A hash only finds candidate rows, whose keys are then compared, so a collision only costs time. The
-salt prevents outsiders from choosing keys that collide.
+Stores keep these hashes, so the hashes of Polars and DuckDB, which may change with a new version, cannot be used.
+Tests compare this hash with fixed values. A hash only finds candidate rows, whose keys are then compared, so a
+collision only costs time. The salt prevents outsiders from choosing keys that collide.
 
     state = seed0; for each column: state = step(state, length of the value in bytes), then step for each of its
     8-byte little-endian words, the last one padded with zeros; result = finish(state, seed1)
@@ -26,8 +26,8 @@ from sparsehist.typing import WordArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Purposes of salts. BOUNDING selects the keys of a unit that are kept; ORDER shuffles keys with equal counts.
-# The salts for BOUNDING and ORDER are sent to the warehouse or cluster that counts; others never leave the store.
+# Purposes of salts. BOUNDING is for choosing which keys of a unit are kept, ORDER for shuffling keys of equal count.
+# The salts for BOUNDING and ORDER are sent to the warehouse or cluster that counts; all others stay in the store.
 BOUNDING, ORDER, ROUNDING, _SUPPORT = b"bounding", b"order", b"lots", b"support-keys"
 
 _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, as in splitmix64
@@ -43,12 +43,12 @@ def salt_for(purpose: bytes, secret: bytes) -> bytes:
 
 
 def plain(rows: pl.DataFrame) -> pa.Table:
-    """Return rows in the oldest Arrow layout (offsets and bytes, no views), which every reader knows."""
+    """Return rows in the oldest Arrow layout (offsets and bytes, no views), which every Arrow reader supports."""
     return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) -> WordArray:
-    """Return the hash of each row of `keys`, which has no nulls. `table` is `plain(keys)`, if already computed."""
+    """Return the hash of each row of `keys`, which must not have nulls. Optionally, pass `plain(keys)` as `table`."""
     table = plain(keys) if table is None else table
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)
@@ -96,8 +96,8 @@ def _absorb(state: WordArray, word: WordArray) -> None:
 def in_order(hashes: WordArray, rows: int) -> Iterator[WordArray]:
     """Yield one word per hash, in increasing order, at most `rows` words at a time.
 
-    A word is the leading bits of a hash, followed by the position of the hash in `len(hashes).bit_length()` bits.
-    The hashes may be memory-mapped. Words with the same leading bits form a partition, which is sorted in memory.
+    A word has 64 bits: the leading bits of a hash, then the position of the hash in `len(hashes).bit_length()` bits.
+    The hashes may be memory-mapped. To bound memory, words are sorted in partitions that share their leading bits.
     """
     of_position, bits = np.uint64(len(hashes).bit_length()), (len(hashes) // _SORTED).bit_length()
     for number in range(1 << bits):

@@ -1,9 +1,9 @@
-"""Files outside a store that show the store's newest generation: the mark beside the store, and the public ledgers.
+"""Read and write the files outside a store that show its generation: the generation file and public ledgers.
 
-A store restored from a backup lacks the noise drawn since then, and would draw new noise for published levels. These
-files reveal that. The mark, a file `<store>.generation`, gets a line after each commit of any store at this path,
+A store restored from an old backup lacks the noise drawn since then, and would draw new noise for published levels.
+These files reveal that. The generation file `<store>.generation`, beside the store, gets a line after each commit,
 before anything is published. The public ledger `sparsehist-ledger.json`, beside the published files, lists the
-releases of each store that published there. Entries are only added.
+releases of each store that published there. Its entries are never removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARK_SUFFIX = ".generation"
 LEDGER_NAME = "sparsehist-ledger.json"
 _UNFINISHED = ".sparsehist-new"
 _FORMAT = 1
-_LONGEST_MARK = 1 << 12  # bytes; a longer mark is rewritten with one line for each store
+_LONGEST_MARK = 1 << 12  # bytes; a longer generation file is rewritten with one line per store
 
 
 def mark_path(store: Path) -> Path:
@@ -33,23 +33,23 @@ def mark_path(store: Path) -> Path:
 
 
 class Mark(NamedTuple):
-    """The newest committed generation of a store, and the identity of the copy that committed it (`identity_of`)."""
+    """The newest generation in a generation file, and the identity (`identity_of`) of the copy that committed it."""
 
     generation: int = -1
     identity: str = ""
 
 
 def read_mark(store: Path, store_id: str) -> Mark:
-    """Return the mark of a store at a path; its generation is -1 if there is no mark.
+    """Return the last entry for a store in the generation file at its path; generation -1 if there is none.
 
     Raises:
-        StoreDamagedError: If the mark cannot be read. Without it, an old copy could draw noise again.
+        StoreDamagedError: If the generation file cannot be read. Without it, an old copy could draw new noise.
     """
     return _read_marks(mark_path(store))[0].get(store_id, Mark())
 
 
 def raise_mark(store: Path, store_id: str, mark: Mark) -> None:
-    """Write a mark durably; its generation never decreases, and marks of other stores are kept."""
+    """Add a store's new generation to the generation file, unless it is there already. Keep lines of other stores."""
     path = mark_path(store)
     marks, size = _read_marks(path)
     if marks.get(store_id, Mark()).generation >= mark.generation:
@@ -70,7 +70,7 @@ def _line(store_id: str, mark: Mark) -> bytes:
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
-    """Return the marks by store id, and the size of the file in bytes (0 if the last line is incomplete)."""
+    """Return a dict from store id to `Mark`, and the file's size in bytes (0 if the last line is incomplete)."""
     marks, lines, readable = dict[str, Mark](), list[bytes](), True
     try:
         content = read_regular(path)
@@ -85,14 +85,14 @@ def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
         readable = False
     if not (readable and lines):
         raise StoreDamagedError(
-            f"{path} cannot be read; restore this file, which prevents an old copy of the store from drawing new "
+            f"{path} cannot be read; restore this file, because without it an old copy of the store could draw new "
             "noise for published levels"
         )
     return marks, 0 if unfinished else len(content)
 
 
 def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
-    """Return a store's newest generation and its releases, in order, as the public ledger in a directory shows them.
+    """Return the newest generation and the releases of a store that the public ledger in a directory shows.
 
     The generation is -1 if there is no ledger, or if the caller may not read the ledger.
 
@@ -108,7 +108,7 @@ def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
 
 @contextmanager
 def _editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a public ledger by store id; write them back, with changes, when the block ends."""
+    """Yield a dict from store id to entry of a public ledger; when the block ends, write the changed dict."""
     path = directory / LEDGER_NAME
     with _locked(directory):
         with disk_errors(path):
@@ -121,7 +121,7 @@ def _editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
 def publish(directory: Path, entry: dict[str, Any]) -> None:
     """Add a release to the public ledger of a directory, unless the ledger lists it already.
 
-    An entry holds public parameters only: ids of store, release and round, level, noise, threshold, and the digest of
+    An entry has public parameters only: ids of store, release and round, level, noise, threshold, and the digest of
     the content.
     """
     with _editing_ledger(directory) as stores:
@@ -131,8 +131,8 @@ def publish(directory: Path, entry: dict[str, Any]) -> None:
         if earlier is not None and earlier["round"] != entry["round"]:
             raise StoreRolledBackError(
                 f"the public ledger in {directory} shows another release of this store with the same generation: the "
-                "store was restored from an older copy, and releases drawn since then must not be published. Restore "
-                "the newest copy"
+                "store was restored from an older copy. Restore the newest copy, and do not publish releases drawn "
+                "from the older copy"
             )
         store["generation"] = max(store["generation"], entry["generation"])
         if earlier is None:
@@ -145,7 +145,7 @@ def publish(directory: Path, entry: dict[str, Any]) -> None:
 
 
 def raise_published_generation(directory: Path, store_id: str, generation: int) -> None:
-    """Raise the generation in a ledger that lists the store, so that older copies are refused."""
+    """Raise a store's generation in a public ledger that lists the store, so that older copies are refused."""
     if listed_in_ledger(directory, store_id)["generation"] < 0:
         return
     with _editing_ledger(directory) as stores:
@@ -153,14 +153,14 @@ def raise_published_generation(directory: Path, store_id: str, generation: int) 
 
 
 def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile:
-    """Write a public file, completely or not at all; remove unfinished files of dead processes from its directory."""
+    """Write a public file, completely or not at all. Remove files that dead processes left unfinished beside it."""
     temporary = target.with_name(f".{target.name}{_UNFINISHED}")
     with _locked(target.parent):
         return write_file(target, content, durable=True, mode=PUBLIC, temporary=temporary)
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:
-    """Return the entries of a public ledger by store id, {} if there is no ledger; may raise PermissionError."""
+    """Return a dict from store id to entry of a public ledger, or {} without a ledger. May raise PermissionError."""
     try:
         ledger = read_json(path)
         stores: dict[str, Any] = ledger["stores"]
@@ -175,7 +175,7 @@ def _read_ledger(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         readable = False
     if not readable:
-        raise StoreError(f"{path} is not a public ledger of this version; move it away, or publish in another folder")
+        raise StoreError(f"{path} is not a public ledger of this version; move it, or publish in another directory")
     return stores
 
 

@@ -73,7 +73,7 @@ def test_state_refuses_a_round_built_on_an_older_generation(tmp_path, of_cells):
             file = state.write_attachment(record, ".npz", b"matrix")
             new = workload_round(record, "prefix", "1", np.zeros(M), attachments=[file])
         state.generation -= 1
-        with pytest.raises(StoreInUseError, match="begin again"):
+        with pytest.raises(StoreInUseError, match="try again"):
             state.commit_round(new)
     with open_state(path) as state:
         assert set(record.directory.iterdir()) == files

@@ -1,4 +1,4 @@
-"""Make a release of cells, of a workload or of running counts, or plan releases of cells or running counts."""
+"""Make and plan releases: choose the functions for cells, for workloads or for running counts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def request_of(
     existing_kind: str | None = None,
     **parameters: Any,
 ) -> tuple[Request, pipeline.Opener]:
-    """Check the parameters of `Series.release`. Return them as a `Request`, and a function that opens the noise path.
+    """Check parameters of `Series.release`. Return them as a `Request`, and a function that finds its noise path.
 
-    `existing_kind` is the kind of the existing release called `name`, such as "workload"; None if there is none.
+    The parameters decide the kind of release. `existing_kind` is the kind of the release that already has this name,
+    such as "workload", or None if no release has it.
     """
     chosen = {word: value for word, value in parameters.items() if value is not None}
     levels = level_fields(level, epsilon, delta)
@@ -115,7 +116,7 @@ def release(
 ) -> Release | WorkloadRelease:
     """Make a release of a series, or return the existing release called `name`.
 
-    `series` is a declaration or a name. Raise an error before drawing noise if the file `target` cannot be written.
+    `series` is its declaration or name. If the file `target` cannot be written, raise an error before drawing noise.
     """
     checked_name("release", name)
     with home.hold() as state:

@@ -40,18 +40,19 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LARGEST_THRESHOLD = 2.0**48
-# A release draws noise for at most 2**31 cells. At most half may be false keys, which leaves room for nonempty cells.
+# A release draws noise for at most 2**31 cells. At most half of them may be false keys, so that others fit as well.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their distribution in total variation"
 DEFAULT_FALSE_KEYS = 0.01
-"""Expected false keys. Compared with 1, the threshold is 1.5 % higher for strings of 32 bytes, 47 % for 294 keys."""
-# Up to this count, and between these standard deviations, a noisy count on the grid fits the 53 bits of a double.
-# Outside these limits, noisy counts would be rounded twice, and the second rounding would depend on true counts.
+"""Default number of expected false keys. The threshold is higher than for one expected false key: by 1.5 % in a
+domain of strings of 32 bytes, and by 47 % in a domain of 294 keys."""
+# Counts and standard deviations within these limits have noisy counts on the grid that fit the 53 bits of a double.
+# Otherwise, noisy counts would be rounded twice, and the second rounding would depend on true counts.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 _LEAST_SUM_STD, _LARGEST_SUM_STD = 2.0**-2, 2.0**46
-"""In steps of the measure: between these limits, the sum of truth and noise on the grid fits a double."""
+"""Limits on the standard deviation of a noisy sum, in steps of the measure, so that sums on the grid fit a double."""
 _BITS_BELOW_STD = 4
 
 _Past = Sequence[tuple[Point, Family, float]]
@@ -62,7 +63,7 @@ class MeasureSums:
     """Public parameters of the noisy sums of one measure (for example, of a price) in a release."""
 
     measure: Measure
-    family: Family  # noise of one sum, in multiples of `measure.step`
+    family: Family  # noise family of a sum, in multiples of `measure.step`
     level: Fraction  # level of the sums; each measure has its own noise path
 
     def __post_init__(self) -> None:
@@ -76,13 +77,13 @@ class MeasureSums:
 
     @property
     def grid(self) -> float:
-        """Spacing of published sums, in multiples of `measure.step`: 1 for integer noise, else 2**k near std/16."""
+        """Spacing of published sums, in multiples of `measure.step`: 1 for integer noise, else a power of two."""
         if self.family.integer:
             return 1.0
         return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)
 
     def within(self, alpha: float) -> float:
-        """Return a bound, in units of the column, that a sum's error exceeds with probability at most `alpha`."""
+        """Return a bound on the error of a sum, in units of the column. It fails with probability at most `alpha`."""
         grid = 0.0 if self.family.integer else self.grid / 2
         distance = float(self.family.inverse_log_tail(math.log(alpha / 2), self.level)) + grid
         return distance * float(self.measure.step)
@@ -94,12 +95,15 @@ class MeasureSums:
 
     @property
     def statement(self) -> str:
-        """The guarantee of these sums in words, to be appended to the guarantee of the counts."""
+        """The guarantee of these sums, in words. It is appended to the guarantee of the counts."""
         return f"; {self.measure.sum_column}, with independent noise, adds {self.family.statement(self.level)}"
 
 
 def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Level]) -> dict[str, Level]:
-    """Return a dict from measure to level. `level` is one level for all, a mapping, or text like `a=0.5, b=1/3`."""
+    """Return a dict from the name of each requested measure to its level.
+
+    `level` is one level for all measures, a mapping from name to level, or text such as `price=0.5, events=1/3`.
+    """
     names = [measure.name for measure in measures]
     pairs: list[tuple[str, Level]] = []
     if isinstance(level, Mapping):
@@ -164,7 +168,7 @@ def requested(
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check the parameters of a release of cells; no store is needed. `levels` is the result of `level_fields`."""
+    """Check the parameters of a release of cells, and return them. `levels` is the result of `level_fields`."""
     if sum(value is not None for value in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
             "give only one of threshold= and false_keys= (in an open domain, of threshold= and open_delta=)",
@@ -192,9 +196,10 @@ def _within(
 
 
 def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
-    """Return the metadata of a release of cells, including its threshold.
+    """Choose the threshold of a release of cells, and return its metadata.
 
-    `past` lists the levels released before, each with the lowest threshold applied to unrounded noisy counts.
+    `past` has a pair for each level released before: the level, and the lowest threshold of its releases. Thresholds
+    apply to noisy counts before rounding.
     """
     family, level = declaration.family_in_units, present(request.level)
 
@@ -219,11 +224,12 @@ def parameters_at(
     past: _Past,
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
-    """Return fields of the metadata of a release of cells, or of a step of a running series, as a dict.
+    """Choose the threshold of a release of cells, or of a step of a running series. Return fields of the metadata.
 
-    `point` is the step (0 for cells) and the level; `past` lists the point, noise family and threshold of earlier
-    releases. Noise is in parts of a count. `still_lazy(threshold)` is None unless noise must be drawn for every empty
-    cell; then it is the largest P[noise > threshold] for which this is not necessary.
+    `point` is the step (0 for cells) and the level. `past` has the point, noise family and threshold of each earlier
+    release. Noise families are in parts of a count. `still_lazy` is called with a threshold. It returns None unless
+    noise must be drawn for every empty cell. Then it returns the largest P[noise > threshold] at which a few of the
+    empty cells would be enough.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
     check_std(std, _LEAST_STD, _LARGEST_STD, "counts")
@@ -248,7 +254,7 @@ def parameters_at(
 def _closed_threshold(
     family: Family, declaration: Declaration, request: CellRequest, still_lazy: Callable[[float], float | None]
 ) -> dict[str, Any]:
-    """Return the metadata about the threshold in a closed domain; `effective_threshold` is in parts of a count."""
+    """Choose the threshold in a closed domain. Return it and the expected false keys as fields of the metadata."""
     size, unit, level = declaration.domain.size, declaration.unit_of_counts, present(request.level)
     if request.open_delta is not None:
         raise DeclarationError(
@@ -287,7 +293,7 @@ def _closed_threshold(
 def _open_threshold(
     point: Point, family: Family, declaration: Declaration, request: CellRequest, past: _Past
 ) -> dict[str, Any]:
-    """Return the metadata about threshold and delta in an open domain. Raise an error if too little delta remains."""
+    """Choose the threshold in an open domain. Return it and the delta spent and left as fields of the metadata."""
     if request.false_keys is not None:
         raise DeclarationError(
             "an open domain has no false keys, because keys without units are never published: give open_delta=, "
@@ -332,7 +338,7 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 
 
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
-    """Return the joint guarantee of all releases of an open domain; `words` is the guarantee without `delta`."""
+    """Return the guarantee of all releases of an open domain together, in words; `words` does not include `delta`."""
     zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
     joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"
     return (
@@ -372,9 +378,10 @@ def measure_limits(frame: pl.DataFrame, metadata: CellMetadata, alpha: float) ->
 def _ratio_limits(
     above: FloatArray, law_above: MeasureSums, below: FloatArray, law_below: MeasureSums, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return Fieller's confidence limits of the ratio of two true sums, from sums with independent Gaussian noise.
+    """Return Fieller's confidence limits of the ratio of two true sums, given the noisy sums `above` and `below`.
 
-    The limits enclose each r for which |above - r * below| is at most a multiple of its standard deviation.
+    The noise is Gaussian and independent. The limits enclose each ratio r for which above - r * below is at most z
+    standard deviations from 0, where z is the normal quantile of the confidence 1 - `alpha`.
     """
     z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
     square = below**2 - z**2 * law_below.variance
@@ -388,7 +395,7 @@ def _ratio_limits(
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Return the mean of each measure per event, NaN if `events_sum` is at most 0; {} if there is no `events_sum`."""
+    """Return the mean of each measure per event; NaN if `events_sum` is at most 0, and empty without `events_sum`."""
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}

@@ -1,8 +1,8 @@
 """Draw the noise of a release of counts and of sums of measures, and read the rows of a committed release.
 
-The noise path of a measure stores the true sum and the noise at all levels of each cell published with this measure.
-The noise of sums is independent of the noise of counts, so noisy counts may decide which sums are published
-(docs/mathematics.md, measures). Sums are committed together with the counts of the same release.
+Each measure has a noise path of its own. For each cell that was published with this measure, the path stores the true
+sum, and its noise at all levels. The noise of sums is independent of the noise of counts, so noisy counts may decide
+which sums are published (docs/mathematics.md, measures). Sums are committed together with the counts of the release.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from sparsehist.typing import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, repr=False)
 class _TrackingPath(NoisePath):
-    """A noise path with a stored list of tracked cells."""
+    """A noise path with a stored list of its tracked cells, that is, the cells whose noise was drawn."""
 
     def tracked(self) -> tuple[Tracked, pl.DataFrame]:
         """Return the tracked cells, and the keys of the tracked empty cells in the same order."""
@@ -55,7 +55,7 @@ class _TrackingPath(NoisePath):
 
 @dataclass(frozen=True, repr=False)
 class CellPath(_TrackingPath):
-    """The noise path of the cells of a series, created together with the series."""
+    """The noise path of the counts of a series. It is created together with the series."""
 
     @property
     def path_id(self) -> int:
@@ -156,7 +156,7 @@ class MeasurePath(_TrackingPath):
         return measure_path(self.request.measure.name)
 
     def draw_sums(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of a release's sums. Cells new on this noise path also get noise at all earlier levels."""
+        """Draw the noise of sums. Cells that are new on this path also get noise at all levels released earlier."""
         declaration, path_id, measure = self.locked.declaration, self.path_id, self.request.measure
         family, level, (tracked, empty_keys) = self.request.family, self.request.level, self.tracked()
         n_tracked, near = tracked.position.size, self.neighbours(level, tracked.position.size)
@@ -188,7 +188,7 @@ class MeasurePath(_TrackingPath):
         """Return noisy sums for the rows of a release, in units of the measure's column."""
         (tracked, empty_keys), step = self.tracked(), self.request.measure.step
         of_cell, nonempty = np.empty(shown.position.size, np.int64), shown.position >= 0
-        order = np.argsort(tracked.position, kind="stable")  # empty cells, at position -1, come first
+        order = np.argsort(tracked.position, kind="stable")  # empty cells come first: their position is -1
         of_cell[nonempty] = order[np.searchsorted(tracked.position[order], shown.position[nonempty])]
         numbered = empty_keys.with_columns(cell=order[: empty_keys.height])
         cells = shown.empty_keys.join(numbered, on=empty_keys.columns, how="left", maintain_order="left")["cell"]
@@ -199,21 +199,22 @@ class MeasurePath(_TrackingPath):
 
 
 def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
-    """Return sums plus noise, rounded to the grid. All three are in units of the measure's step, and of any shape.
+    """Return sums plus noise, rounded to the grid. Sums, noise and grid are in steps of the measure.
 
-    The part of each sum that lies on the grid is added last, so that large sums do not make the noise less precise.
+    Each sum is split into a multiple of the grid and a rest. The multiple is added last, so that large sums do not
+    make the noise less precise.
     """
     on_grid = np.floor(sums / grid) * grid
     return np.asarray(on_grid + round_to_grid((sums - on_grid) + noise, grid), np.float64)
 
 
 def open_path(locked: LockedSeries, _request: CellRequest) -> CellPath:
-    """Return the noise path of the cells of a series, which is the same for every request."""
+    """Return the noise path of the counts of a series. There is only one, so the request is not used."""
     return CellPath(locked)
 
 
 def _tracked_by_group(files: SeriesFiles, tracked: Tracked) -> IntArray:
-    """Return the number of tracked cells in each group of cells with equal counts."""
+    """Group the nonempty cells by their count. Return the number of tracked cells in each group."""
     count, start, _ = files.groups
     nonzero = tracked.position[tracked.position >= 0]
     return np.bincount(np.searchsorted(start, nonzero, side="right") - 1, minlength=count.size)
@@ -222,7 +223,7 @@ def _tracked_by_group(files: SeriesFiles, tracked: Tracked) -> IntArray:
 def _untracked_groups(
     files: SeriesFiles, n_taken: IntArray, tracked: Tracked, domain: Domain
 ) -> tuple[IntArray, list[int]]:
-    """Return the count and size of each group of untracked cells with equal counts; the empty cells come first."""
+    """Group the untracked cells by their count. Return the count and size of each group; empty cells come first."""
     count, _, size = files.groups
     tracked_empty = tracked.position.size - int(n_taken.sum())
     empty = 0 if domain.is_open else domain.size - files.n_nonzero - tracked_empty
@@ -234,15 +235,16 @@ def _untracked_groups(
 def _assign_cells(
     files: SeriesFiles, n_taken: IntArray, new: NewlyTracked, counts: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return, for each newly tracked cell, its position in the counts file (-1 if empty) and its true count.
+    """Choose the cells that become tracked. Return their positions in the counts file (-1 if empty) and their counts.
 
-    Cells with equal counts form a group. They are stored in uniformly random order and tracked in this order, so the
-    next cells of a group are a uniformly random choice among its untracked cells.
+    `new` says only how many cells become tracked in each group; a group has all cells with one count. The counts file
+    has the cells of each group in uniformly random order, and they become tracked in this order. So the next cells of
+    a group are a uniformly random choice among its untracked cells.
     """
     count, start, _ = files.groups
     counted = counts > 0
     of_file = np.searchsorted(count, counts[counted])
-    # For each group, the offset from the index in `new` to the position in the counts file.
+    # For each group: the position of a cell in the counts file minus the index of this cell in `new`.
     ahead = np.searchsorted(new.group, np.arange(counts.size))
     ahead[counted] = start[of_file] + n_taken[of_file] - ahead[counted]
     of_group = counts[new.group]

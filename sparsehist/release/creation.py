@@ -39,9 +39,10 @@ _CHANGED = {
 
 
 def with_source(declaration: Declaration, source: object) -> Declaration:
-    """Return the declaration after setting the fields that depend on the source of the log.
+    """Set the fields of a declaration that depend on the source of the log, and return the new declaration.
 
-    They are the data types of keys, whether all engines keep the same keys of a unit, and what the guarantee assumes.
+    These fields are the data types of keys, whether all engines keep the same keys of a unit, and what the guarantee
+    assumes about the source.
     """
     if is_spark_frame(source) or (isinstance(source, Counts) and source.counted_by is not None):
         declaration = replace(declaration, bounding=replace(declaration.bounding, portable=True))
@@ -58,7 +59,9 @@ def with_source(declaration: Declaration, source: object) -> Declaration:
 
 
 PairsChosen = Callable[[pl.DataFrame], tuple[pl.DataFrame, dict[str, bytes]]]
-"""A function from all distinct pairs of unit and key to the pairs that count, and the content of files to store."""
+"""A function that chooses which of the distinct (unit, key) pairs of a log to count.
+
+It returns these pairs, and a dict from name to content of files that are stored with the series."""
 
 
 def counted_into(
@@ -67,10 +70,10 @@ def counted_into(
     declaration: Declaration,
     counting: Counting | None = None,
     *,
-    if_exists: str = "error",  # "error", "reuse", or "resume": reuse even if the logs cannot be compared
-    is_bounded: bool = False,  # True for `Counts` that this package has bounded for the declared unit
+    if_exists: str = "error",  # "error", "reuse", or "resume", which reuses even if logs cannot be compared
+    is_bounded: bool = False,  # whether `source` is `Counts` whose units this package has bounded already
     choose: PairsChosen | None = None,
-    check: Callable[[State], None] | None = None,  # raises an error if `choose` used outdated periods
+    check: Callable[[State], None] | None = None,  # called before the commit; raises an error if `choose` is outdated
 ) -> SeriesRecord:
     """Count a log into a new series, or return the existing series of the same log. Create the store if needed."""
     declaration, counting = with_source(declaration, source), counting or Counting()
@@ -125,7 +128,7 @@ def _registered(state: State, declaration: Declaration, new: SeriesRecord, writt
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return the source to count. Raise an error if a query may mix rows of several units and is not `unverified`."""
+    """Return the source to count. Raise an error for a query that may mix units, unless it is `unverified`."""
     if not isinstance(source, Query):
         return source
     query = replace(source, unverified=source.unverified or declaration.unverified)
@@ -133,7 +136,7 @@ def checked_source(source: object, declaration: Declaration) -> object:
 
 
 def _reading(declaration: Declaration) -> dict[str, Any]:
-    """Return the fields of a declaration that are needed to read a log."""
+    """Return the fields of a declaration that are needed to read a log, as keyword arguments."""
     return {
         "unit": declaration.unit, "key": declaration.key, "without_key": not declaration.key_columns,
         "domain": declaration.domain, "on_null": declaration.on_null, "on_outside": declaration.on_outside,
@@ -142,7 +145,7 @@ def _reading(declaration: Declaration) -> dict[str, Any]:
 
 
 def pairs_of_log(home: Home, source: object, declaration: Declaration, salt: bytes, counting: Counting) -> UnitPairs:
-    """Return the distinct (unit, key) pairs of a log. A query is checked first. The store is not locked."""
+    """Return the distinct (unit, key) pairs of a log. The store is not locked while the log is read."""
     log = checked_source(source, declaration)
     with ExitStack() as spills, reporting(counting.progress) as report:
         with home.hold() as state:
@@ -161,7 +164,7 @@ def _counted(
     durable: bool,
     **how: Any,
 ) -> SeriesRecord:
-    """Count a log, and write the files of its series into the directory `written`."""
+    """Count a log, write the files of its series into the directory `written`, and return the series' record."""
     source, made_from, rng = log, fingerprint(log), home.generator()
     salt, content = rng.bytes(16), dict[str, bytes]()
     how |= {"temporary_directory": written.parent, "salt": salt_for(BOUNDING, salt)}

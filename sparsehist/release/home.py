@@ -20,17 +20,18 @@ from sparsehist.store import SeriesRecord, State, create_store, open_state
 
 MEMORY = ":memory:"
 PATIENCE = 60.0
-"""Least number of seconds to wait for a store in use after a log was counted: a round takes less."""
+"""Minimum time, in seconds, to wait for a store in use when a log has been counted. A release takes less time."""
 
 _worked_in: int | None = None
 """Id of the process in which Polars ran, or None."""
 
 
 class Home:
-    """The location of a store, on disk or in memory, and settings for its use. No file stays open between calls.
+    """Where a store is (a directory, or memory), and how to open it. Each call opens the store and closes it again.
 
-    A call waits up to `wait` seconds while another process uses the store. The ledger records `who` made a call:
-    by default, the user of the operating system. A store in memory is erased when this object is deleted.
+    While another process uses the store, a call waits for up to `wait` seconds. `who` is the name that the ledger
+    records for each call, by default the user of the operating system. A store in memory is erased when its `Home` is
+    deleted.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Home:
         return self._seeded is not None
 
     def work(self) -> None:
-        """Record that Polars runs in this process. A forked child would lack the threads of Polars, and hang."""
+        """Record that Polars runs in this process. `hold` then refuses forked children, where Polars would hang."""
         global _worked_in  # noqa: PLW0603 - threads belong to the process
         _worked_in = os.getpid()
 

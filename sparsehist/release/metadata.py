@@ -23,10 +23,10 @@ from sparsehist.privacy.levels import in_prose
 
 @dataclass(frozen=True)
 class Request:
-    """The requested parameters of a release. If the release exists, a field that is None matches any stored value.
+    """The requested parameters of a release. A request for an existing release may leave out parameters (None).
 
-    `goal` is an (epsilon, delta) requested instead of a level. `open_room` is the delta that the budget and the goal
-    leave for open domains, or None if neither limits this delta.
+    `goal` is an (epsilon, delta) that was requested instead of a level. `open_room` is the delta that a release of an
+    open domain may still spend, given the budget and the goal; None if neither limits it.
     """
 
     kind: ClassVar[str]
@@ -38,12 +38,12 @@ class Request:
 
     @property
     def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
-        """Further noise paths that this release uses, such as those of measures, each with its level on that path."""
+        """Other noise paths that this release uses, such as those of measures, each with the level on that path."""
         return ()
 
     @property
     def missing(self) -> list[str]:
-        """Parameters that a new release needs but this request lacks, such as "level="."""
+        """Names of the parameters that a new release needs and this request lacks, such as "level="."""
         return ["level="] if self.level is None and self.goal is None else []
 
     def as_json(self) -> dict[str, Any]:
@@ -55,7 +55,10 @@ class Request:
 def level_fields(
     level: Level | EpsilonDelta | None, epsilon: Level | None = None, delta: Level | None = None
 ) -> dict[str, Any]:
-    """Return the fields `level` and `goal` of a request from the caller's parameters; at least one field is None."""
+    """Return the fields `level` and `goal` of a request, given the caller's level, or epsilon and delta instead.
+
+    A level sets only `level`, and (epsilon, delta) sets only `goal`; the other field is None.
+    """
     if epsilon is not None or delta is not None:
         if level is not None or epsilon is None:
             wrong = "give level= or epsilon= with delta=, not both" if level is not None else "delta= needs epsilon="
@@ -90,12 +93,12 @@ class Metadata:
     std: float  # standard deviation of a cell's noise (for workloads, root mean square over answers), in counts
     grid: float  # spacing of the grid, in counts; published numbers are multiples of this spacing
     threshold: float | None  # threshold in counts; None if every cell or answer is published
-    numerical_slack: float  # bound on the total variation distance of the computed from the stated distribution
+    numerical_slack: float  # bound on the total variation distance between the computed and the stated distribution
     guarantee: str = ""  # in words
-    declaration: Declaration  # for a running series, `source` describes only steps up to the released step
+    declaration: Declaration  # for a running series, its `source` describes the steps up to the released step
     epsilon_delta: str | None = None  # the (epsilon, delta) that was requested instead of a level
-    per_period: str | None = None  # for a periodic series: cost of all releases so far for a unit in one period
-    per_user: str | None = None  # for a periodic series: cost of all releases so far for a unit in all periods
+    per_period: str | None = None  # in a periodic series: rho of all releases so far, for a unit's rows of one period
+    per_user: str | None = None  # in a periodic series: rho of all releases so far, for all rows of a unit
     store: str | None = None
     round: str | None = None  # random id of the release, because names and generations may repeat
     released_at: str | None = None  # time in UTC, read before noise is drawn
@@ -138,7 +141,7 @@ class CellMetadata(Metadata):
     delta_share: float | None = None  # delta that this release may spend in an open domain, requested or by default
     delta_infinity: float | None = None  # delta that this and all earlier releases spend in an open domain
     delta_remaining: float | None = None
-    counts: str | None = None  # meaning of a count, in words; None if a count is a number of units
+    counts: str | None = None  # what a count means, in words; None if it is a number of units
     measure_levels: dict[str, str] | None = None  # level of each measure, charged in addition to the level of counts
     measure_stds: dict[str, float] | None = None  # standard deviation of each measure's sums, in units of its column
 

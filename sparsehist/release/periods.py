@@ -48,7 +48,7 @@ _PLANNED = "planned"
 
 
 def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Declaration:
-    """Declare a periodic series and its budget, unless the same declaration exists. Return the declaration."""
+    """Declare a periodic series and its budget, unless an equal declaration exists. Return the declaration."""
     name, every = declaration.name, present(declaration.every)
     checked_name("series of each period", f"{name}_20260317")
     if declaration.unit is None and every.most_periods is not None:
@@ -100,7 +100,7 @@ def _in_use(ledger: Ledger, population: str) -> bool:
 
 
 def declared_periods(state: State, name: str) -> Declaration:
-    """Return the declaration of a periodic series, with the domain of its last period if there are any periods."""
+    """Return the declaration of a periodic series; read the domain from the last period, which stores catalogues."""
     declaration = Declaration.from_json(Ledger.of(state).limits.declarations[name])
     records = periods_of(state, name)
     return replace(declaration, domain=declaration_of(records[-1]).domain) if records else declaration
@@ -129,7 +129,8 @@ def append_period(
             if len(records) >= rule.n_periods:
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
-            # A period that exists is returned unchanged; `_check_same` raises an error if it is dropped meanwhile.
+            # Earlier units are needed only to count a new period. The series of an existing period is just returned.
+            # If it is dropped in the meantime, the log is counted, but `_check_same` raises an error before a commit.
             full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
             series_ids = [record.series_id for record in records]
             further = {
@@ -146,7 +147,7 @@ def plan_period(
     chosen: CellRequest,
     counts: Sequence[int],
 ) -> Plan:
-    """Plan a release of one more period, and the cost of releasing all periods at this level."""
+    """Plan a release of the next period at each level, with the cost of releasing all periods at this level."""
     declaration, rule = replace(periodic, name=_PLANNED, every=None), present(periodic.every)
     with home.hold() as state:
         ledger = Ledger.of(state).with_series(Account(_PLANNED, declaration))
@@ -168,7 +169,7 @@ def plan_period(
 
 
 def finish_periods(home: Home, name: str) -> None:
-    """Allow no further periods of a periodic series, and erase the lists of the units counted in each period."""
+    """Finish a periodic series: erase the lists of units counted in its periods, and allow no further periods."""
     with home.hold() as state:
         if name not in Ledger.of(state).limits.finished:
             state.declare("finish periods", population=name)
@@ -178,9 +179,10 @@ def finish_periods(home: Home, name: str) -> None:
 
 
 def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesRecord]) -> tuple[pl.DataFrame, str]:
-    """Return the units already counted in `most_periods` periods, and the data type of all earlier units. Secret.
+    """Return the units already counted in `most_periods` periods, and the data type of all earlier units.
 
-    Each period stores a list of its units in the directory of its series. The list is as secret as the log.
+    The result is secret. Each period stores the list of its units in the directory of its series, and this list is as
+    secret as the log.
     """
     gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(periodic.name))
     if gone or any(_units_of(record) is None for record in records):
@@ -202,8 +204,8 @@ def _count_in_period(
 ) -> tuple[pl.DataFrame, dict[str, bytes]]:
     """Return the (unit, key) pairs to count in a period, and the content of the file that lists their units.
 
-    The file has one column, named after the data type of the units. Whether a unit is counted depends only on the
-    number of earlier periods in which this unit was counted.
+    The units in `full` are left out, because they were counted in `most_periods` earlier periods. Nothing else
+    decides whether a unit is counted. The file has one column, named after the data type of the units.
     """
     units, kind = comparable_units(pairs["unit"], present(periodic.unit))
     pairs, kind = pairs.with_columns(units.alias("unit")), kind_of_all(earlier_kind, kind, "periods")

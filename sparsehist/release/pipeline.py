@@ -86,7 +86,11 @@ class NoisePath:
         return [] if (path_id := self.path_id) is None else [level for level, _ in self.locked.state.past(path_id)]
 
     def neighbours(self, level: Fraction, size: int) -> dict[Fraction, NoiseArray]:
-        """Return a dict from level to stored noise: at `level` if it was released, else at the adjacent levels."""
+        """Return the stored noise that is needed to draw noise at `level`, as a dict from level to noise.
+
+        This is the noise at `level` if it was released, and otherwise the noise at the next coarser and the next
+        finer level that were released. `size` is the number of noise values at each level.
+        """
         spent = self.spent
         coarser, finer = [at for at in spent if at <= level], [at for at in spent if at >= level]
         near = {*([max(coarser)] if coarser else []), *([min(finer)] if finer else [])}
@@ -95,7 +99,7 @@ class NoisePath:
     def new_round(
         self, request: Request, metadata: Metadata, stored: dict[str, Any] | None = None, **drawn: Any
     ) -> NewRound:
-        """Return a round of noise to be committed. The first round on a path also adds the path to the store."""
+        """Return the round that commits a release. If the path has no release yet, the round adds it to the store."""
         path_id: int | PathRecord | None = self.path_id
         if path_id is None:
             integer = drawn["level_noise"].dtype.kind == "i"
@@ -104,7 +108,7 @@ class NoisePath:
         return NewRound(path_id, request.name, present(request.level), *public, **drawn)
 
     def metadata(self, request: Any) -> Metadata:
-        """Return the public metadata of a release, except its guarantee. Raise an error for impossible requests."""
+        """Return the public metadata of a release, except its guarantee. Raise an error if it is impossible."""
         raise NotImplementedError
 
     def statement(self, request: Any, metadata: Any) -> str:
@@ -121,11 +125,11 @@ class NoisePath:
 
 
 ANSWER = "/"
-"""Separator of a session's name and an answer's number, or of a release and a measure; names do not contain it."""
+"""Separator in names of answers (session/1) and of sums of measures (release/price). Users' names cannot have it."""
 
 
 def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
-    """Return the releases of a series, oldest first, without answers of query sessions and sums of measures."""
+    """Return the releases of a series, oldest first; leave out answers of query sessions and sums of measures."""
     return [release for release in state.releases(record) if ANSWER not in release.name]
 
 
@@ -143,7 +147,11 @@ def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]
 
 
 def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:
-    """Return the ledger that releases are checked against. If no limit applies, it contains only this series."""
+    """Return the ledger against which the releases of a series are checked.
+
+    If the series has no cap, budget or periods, a ledger without earlier releases is enough, and faster to make.
+    `whole` asks for the complete ledger in any case.
+    """
     limits = Limits(state.events(limits=True))
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
     if not whole and declaration.period is None and limited == (None, None):
@@ -154,7 +162,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the cost of all periods after a release, in words and as metadata; both empty if there are none."""
+    """Return the cost of all periods after a release, in words and as metadata; both empty if not periodic."""
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:
@@ -177,10 +185,10 @@ def prepared(
     request: _Request,
     metadata: Callable[[_Request], _Metadata],
 ) -> tuple[_Request, _Metadata, tuple[Spending, ...]]:
-    """Return the request with its level filled in, and the metadata and ledger charges of the release; draw no noise.
+    """Prepare a release without drawing noise. Return its request with a level, its metadata, and its ledger charges.
 
-    The first charge is for the noise of counts or answers, and includes the numerical slack of the whole release. The
-    charges for measures follow.
+    The function `metadata` computes the metadata of a request. The first charge is for the noise of counts or
+    answers, and includes the numerical slack of the whole release. The charges for measures follow.
     """
     goal, budget, opens = request.goal, ledger.budget_of(declaration.population), declaration.domain.is_open
     room, split = ledger.open_room(declaration), None
@@ -205,10 +213,11 @@ def prepared(
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
-    """Return the largest level whose noise satisfies `goal` without the part of its delta set aside for open domains.
+    """Return the largest level, rounded down to 12 digits, that satisfies the requested (epsilon, delta).
 
-    The level is rounded down to 12 digits. If the population has a budget, the level is computed with the route and
-    the split of delta of this budget, so that an unspent budget of the same (epsilon, delta) allows it.
+    In an open domain, a part of delta is set aside for publishing keys, and the noise gets the rest. If the
+    population has a budget, its route and its split of delta are used, so that an unspent budget of the same
+    (epsilon, delta) allows the level.
     """
     law, budget = law_of(declaration.noise), ledger.budget_of(declaration.population)
     share = _split(goal, budget, opens=declaration.domain.is_open).noise
@@ -220,7 +229,11 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
 
 
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
-    """Split the delta of `goal` between noise and open domains like `budget`, or by `OPEN_SHARE` if it is None."""
+    """Split the delta of `goal` into a part for noise and a part for the keys of open domains.
+
+    The parts are in the same proportion as in `budget` if this is an (epsilon, delta). Otherwise, open domains get
+    the fraction `OPEN_SHARE` if the domain of the series is open (`opens`), and nothing if it is closed.
+    """
     if budget is not None and budget.epsilon is not None and budget.delta and budget.noise.route != PURE_ROUTE:
         of_delta = goal.delta / budget.delta
         noise = budget.noise.delta if budget.noise.route == POISSON_ROUTE else budget.split.noise
@@ -230,11 +243,11 @@ def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
 
 
 Opener = Callable[[LockedSeries, Any], NoisePath]
-"""A function that returns the noise path of an existing release, or the path to draw a new one on."""
+"""A function that returns the noise path of a requested release, which may exist or be new."""
 
 
 def release(locked: LockedSeries, request: Request, open_path: Opener) -> Release | WorkloadRelease:
-    """Return the release with the requested name, or make it. The caller must have locked the store."""
+    """Return the existing release with the requested name, or make this release."""
     from sparsehist.release.releases import release_of  # imports Polars
 
     state, record, declaration = locked.state, locked.record, locked.declaration
@@ -278,7 +291,8 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
     """Return the guarantee of a release in words, with the (epsilon, delta) that was requested, if any."""
     if request.goal is None:
         return path.statement(request, metadata)
-    # The stated level is rounded up, which weakens the guarantee. Noise without rho or epsilon needs the exact level.
+    # State a level with few digits. It is rounded up, which only weakens the guarantee. Noise whose guarantee is
+    # neither a rho nor an epsilon is stated at its exact level.
     level = present(request.level)
     rounded = in_prose(level) if metadata.declaration.family.currency != "none" else level
     counts = " of the counts" if request.beside else ""
@@ -293,7 +307,7 @@ def kind_of(locked: LockedSeries, name: str) -> str | None:
 
 
 def find(locked: LockedSeries, request: Request) -> ReleaseRecord | None:
-    """Return the release with the requested name, or None. Raise an error if its parameters differ."""
+    """Return the existing release with the requested name, or None. Raise an error if its parameters differ."""
     name, series = request.name, locked.record.name
     record, kind = locked.state.release_named(locked.record, name), kind_of(locked, name)
     if record is None or kind is None:

@@ -155,7 +155,10 @@ def _domain_of(d: int | None, domain: object) -> Domain:
 def checked_levels(
     levels: Levels, epsilon: Level | None = None, delta: Level | None = None
 ) -> list[Fraction | EpsilonDelta]:
-    """Return the distinct levels as fractions, or [(epsilon, delta)] if `epsilon` is given; [] without arguments."""
+    """Check the candidate levels of a plan, and return each once; the list is empty if no candidate is given.
+
+    A candidate is a level or an (epsilon, delta). The parameters `epsilon` and `delta` are one candidate together.
+    """
     if epsilon is not None or delta is not None:
         return [level_fields(levels, epsilon, delta)["goal"]]  # type: ignore[arg-type]
     if levels is None:
@@ -169,7 +172,7 @@ def checked_levels(
 
 @dataclass(frozen=True)
 class Planner:
-    """A planner of further releases on a noise path. It uses the functions that prepare actual releases."""
+    """Plans further releases of a series with the functions that prepare actual releases."""
 
     ledger: Ledger
     series_id: str
@@ -186,7 +189,7 @@ class Planner:
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """Return the plan at `levels` and at the levels computed for `shows` and `equal`; see the function `plan`."""
+        """Plan `levels`, and the levels that satisfy `shows` and `equal` (if given); see the function `plan`."""
         candidates = [*levels]
         if shows is not None:
             candidates.append(self._level_that_shows(shows, probability))
@@ -208,7 +211,7 @@ class Planner:
         return prepared(self.ledger, self.series_id, self.declaration, CELLS, request, self.metadata)[1:]
 
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:
-        """Return the smallest level that publishes the count `shows` with `probability`, rounded up to 4 digits."""
+        """Return the smallest level, rounded up to 4 digits, that publishes the count `shows` with `probability`."""
         count = _count("shows", shows)
         checked_confidence(probability, "probability")
 
@@ -228,7 +231,7 @@ class Planner:
         return -rounded_down(-Fraction(math.exp(high)), _DIGITS)
 
     def _cap_of_equal(self, times: int) -> Fraction:
-        """Return the largest cap at which the budget of this population allows `times` more series with this cap."""
+        """Return the largest cap with which `times` further series fit into the budget of the population."""
         cap = self.ledger.largest_equal_cap(self.declaration, checked_whole("equal", times, 1, _MOST_EQUAL))
         if cap is None:
             raise DeclarationError(
@@ -264,7 +267,7 @@ def _count_rows(metadata: CellMetadata, counts: Sequence[int]) -> Iterator[dict[
 
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
-    """Return the cost columns of a plan for one release; `adds` is the added cost as text, "0" if there is none."""
+    """Return the columns of a plan about cost: added cost, its currency, epsilon, and why a limit refuses it."""
     population = ledger.accounts[spends[0].series_id].population
     try:
         ledger.check(*spends)

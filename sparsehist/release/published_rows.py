@@ -37,10 +37,10 @@ def shown_cells(
     *,
     unit: int = 1,
 ) -> Shown:
-    """Return the tracked cells whose noisy count is above the threshold; `grid` is None for integer noise.
+    """Return the tracked cells whose noisy count is above the threshold.
 
     Counts, noise, threshold and grid are in parts of a count; a count has `unit` parts. `empty_keys` has the keys
-    of all tracked empty cells.
+    of all tracked empty cells. `grid` is None for integer noise, which is not rounded.
     """
     above = noise > threshold - tracked.count
     noisy = noise[above] if grid is None else round_to_grid(noise[above], grid)
@@ -59,7 +59,7 @@ def published_frame(
 ) -> pl.DataFrame:
     """Return the rows of a release, sorted by noisy count (largest first), then by key.
 
-    `keys_at` returns the keys at given positions of the counts file; `beside` is a dict of further columns.
+    `keys_at` returns the keys at given positions of the counts file; `beside` has other columns by their names.
     """
     columns = {"noisy_count": shown.noisy, **(beside or {})}
     nonempty = shown.position >= 0

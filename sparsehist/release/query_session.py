@@ -130,7 +130,7 @@ def queries_requested(
 def _weighing(
     declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
 ) -> Weighing:
-    """Return the public parameters of the mechanism; `mass` is the sum of all counts if the session measured it."""
+    """Return the parameters of private multiplicative weights; `mass` is the sum of all counts if measured."""
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,
@@ -234,7 +234,7 @@ class QuerySession:
         """Open a session; `Series.interactive` is the public function for this."""
         self._home, self._declaration, self._series_id, self.name = home, declaration, series_id, request.name
         self._lock = threading.Lock()
-        self._updates: dict[bytes, Update] = {}  # by packed predicate, in the order of measurement
+        self._updates: dict[bytes, Update] = {}  # dict from packed predicate to update, in the order of measurement
         self._pending: Update | None = None
         domain, counts = declaration.domain, np.zeros(declaration.domain.size)
         self._keys = domain.keys(np.arange(domain.size, dtype=np.int64))

@@ -23,22 +23,22 @@ from sparsehist.store.witnesses import LEDGER_NAME
 PARQUET = (".parquet", ".pq")
 ENDINGS = (*PARQUET, ".csv", ".json", ".arrow")
 MOST_ROWS = 20_000_000
-"""Most rows of a file that is read: a forged file of one megabyte can claim 10⁸ rows, gigabytes of memory."""
+"""Largest number of rows that are read: a forged file of one megabyte can claim 10⁸ rows, which need gigabytes."""
 _METADATA_KEY = "sparsehist"
 _FORMAT = 1
 _LISTED = ("store", "series", "level", "noise", "threshold", "generation", "round")
 _FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
-"""Start of a text that a spreadsheet runs as a formula (also in full-width letters), or that looks escaped."""
+"""Pattern of texts that a spreadsheet runs as formulas (also with full-width characters), or that look escaped."""
 _ESCAPED = {chr(code): f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 _ESCAPED["\\"] = "\\\\"
-"""Escapes of control characters, which would control a terminal. Backslashes are doubled, so the escape is unique."""
+"""Dict from control characters, which terminals obey, to escapes. Doubled backslashes keep escapes unambiguous."""
 _KEYS = (pl.String, pl.Binary, pl.Date, pl.Datetime, pl.Boolean, pl.Categorical, pl.Enum)
 
 
 def check_target(
     what: str, target: Path, store: Path | None = None, endings: tuple[str, ...] = ENDINGS, *, free: bool = False
 ) -> None:
-    """Raise an error if a release cannot be written to `target` or, with `free`, if this file exists already."""
+    """Raise an error if a release cannot be written to the file `target`. If `free`, the file must not exist yet."""
     try:
         checked_output(what, target, endings)
         inside = store is not None and store.resolve() in target.resolve().parents
@@ -63,7 +63,8 @@ def write_release(
 ) -> None:
     """Write a release in the format given by the file name's ending, and list it in the directory's public ledger.
 
-    The store first records the directory. Whenever the store is opened, it is compared with this public ledger.
+    Before that, the store records the directory. Whenever the store is opened, it reads the public ledgers of all
+    recorded directories, and an outdated copy of the store raises an error.
     """
     target = Path(path)
     check_target("the release", target, home.path if home else None, endings)
@@ -81,7 +82,7 @@ def write_release(
 
 
 def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
-    """Return whether a file contains this release: the same bytes, or a Parquet file with the same random id."""
+    """Return whether a file contains this release: it has the same bytes, or is Parquet with the same random id."""
     try:
         if target.stat().st_size == len(content) and target.read_bytes() == content:
             return True
@@ -142,14 +143,14 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
         )
     stored = json.loads(footer.metadata[_METADATA_KEY.encode()])
     if stored.pop("format", None) != _FORMAT:
-        raise InputError("another version of sparsehist wrote the file: upgrade to read it")
+        raise InputError("the file has the format of another version of sparsehist: upgrade sparsehist to read it")
     frame, metadata = pl.read_parquet(source, glob=False, hive_partitioning=False), read_metadata(stored)
     _check_rows(frame, metadata)
     return frame, metadata.as_dict()
 
 
 def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
-    """Raise an error for rows that no release can have. The message shows no column names, which may be forged."""
+    """Raise an error for impossible columns or values. Messages do not quote column names, which may be forged."""
     columns = dict(frame.schema)
     counts = [name for name in ("noisy_answer", "noisy_count") if name in columns]
     if not counts:

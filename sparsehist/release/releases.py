@@ -38,7 +38,7 @@ _ENDS = ("low", "high")
 
 
 def release_of(frame: pl.DataFrame, metadata: Mapping[str, Any], **origin: Any) -> Release | WorkloadRelease:
-    """Return rows and metadata as a `Release` or `WorkloadRelease`; `origin` has further constructor arguments."""
+    """Return rows and metadata as a `Release` or `WorkloadRelease`; `origin` is passed to the constructor."""
     kind = WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release
     return kind(frame, metadata, **origin)
 
@@ -235,7 +235,7 @@ class Release(AnyRelease):
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Add the columns `names`, which `solve` computes from the published counts, and the columns `further`."""
+        """Return the frame with more columns: `solve` computes those in `names`, and `further` has the others."""
         public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():
@@ -254,14 +254,14 @@ class WorkloadRelease(AnyRelease):
 
     Attributes:
         frame: One row per query, with noisy_answer and std in counts. The query is described by low and high, by key
-            columns (null if it sums over the column) or by its index. The workload of all ranges is not listed: its
-            frame has one row per cell, with key and noisy_count, and `answer` adds up these counts.
+            columns (null if it sums over the column) or by its index. For the workload of all ranges, the frame has
+            one row per cell instead, with key and noisy_count, and `answer` adds up these counts.
         metadata: Public parameters; `std` is the root mean square over the answers.
     """
 
     @property
     def implicit(self) -> bool:
-        """Whether queries are answered on demand by `answer`, instead of being listed in the frame."""
+        """Whether `answer` computes answers on demand, because the frame does not have one row per query."""
         return "noisy_count" in self.frame.columns
 
     def answer(self, low: Any, high: Any) -> tuple[float, float]:
@@ -271,7 +271,7 @@ class WorkloadRelease(AnyRelease):
 
         Raises:
             NotFoundError: If an end is not a key of the domain.
-            DeclarationError: If the release lists its queries, or the range ends before it begins.
+            DeclarationError: If the release has one row per query, or the range ends before it begins.
         """
         row = self.answers([low], [high]).row(0, named=True)
         return row["noisy_answer"], row["std"]
@@ -279,7 +279,7 @@ class WorkloadRelease(AnyRelease):
     def answers(self, lows: Any, highs: Any) -> pl.DataFrame:
         """Return a frame with low, high, noisy_answer and std, in counts, for many ranges; see `answer`."""
         if not self.implicit:
-            raise DeclarationError(f"the release {self.name!r} lists its queries: filter its frame instead")
+            raise DeclarationError(f"the release {self.name!r} has one row for each query: filter its frame instead")
         keys = self._frame[:, 0]
         first, last = (self._positions(ends) for ends in (lows, highs))
         if (first > last).any():

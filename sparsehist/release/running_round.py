@@ -28,7 +28,7 @@ from sparsehist.workload import Prefix
 from sparsehist.workload.strategies.spectral import Spectral
 
 PastPoints = list[tuple[int, Fraction, float]]
-"""Step (from 0), level and lowest effective threshold of each earlier release."""
+"""For each (step, level) released before: step (from 0), level and lowest effective threshold."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RunningPath(NoisePath):
 
     @property
     def past(self) -> PastPoints:
-        """Step (from 0), level and lowest threshold (for unrounded counts) of each earlier release."""
+        """For each (step, level) released before: step (from 0), level and lowest threshold before rounding."""
         return self.locked.state.past_points(self.locked.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
@@ -137,9 +137,9 @@ class RunningPath(NoisePath):
         return published_frame(self.locked.declaration.key, self.files.all_keys.__getitem__, shown)
 
     def _tracked(self) -> tuple[IntArray, pl.DataFrame]:
-        """Return the number of each tracked key (-1 without units), and the tracked keys without units, in order.
+        """Return the row of each tracked key in `files.all_keys` (-1 if it is empty), and the tracked empty keys.
 
-        A tracked key without units keeps its noise if units touch it at a later step.
+        A tracked key that is empty keeps its noise when units touch it at a later step.
         """
         path_id = self.locked.record.path_id
         numbers = self.locked.state.tracked(path_id).position.copy()

@@ -4,7 +4,8 @@ A pair is counted unless it was counted at an earlier step, or its unit already 
 unit has too many new keys, the keys with the smallest keyed hashes of unit and key are kept; ties are broken by key.
 So the pairs of a unit that are counted depend only on the secret salt and on the rows of this unit up to the step.
 
-Keys are numbered in the order in which they first counted. Stored pairs have digests of units; `finish` erases them.
+Keys are numbered in the order in which they are first counted. Stored pairs have digests of units; `finish` erases
+them.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
 
 
 def kind_of_all(earlier: str, kind: str, before: str) -> str:
-    """Return the data type of earlier and new units, "" if there are no units. Raise an error if the types differ."""
+    """Return the data type of earlier and new units, or "" without units. Raise an error if the types differ."""
     if earlier and kind and kind != earlier:
         raise DataError(
             f"units cannot be compared: cast the column to one type; earlier {before} have {earlier}, this has {kind}"
@@ -67,7 +68,8 @@ def kind_of_all(earlier: str, kind: str, before: str) -> str:
 def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
     """Return a digest of each unit, and 64 bits of the digest; different units have different digests.
 
-    Whole numbers are multiplied by a secret odd number modulo 2**64, a bijection. Text gets a keyed hash of 128 bits.
+    Whole numbers are multiplied by a secret odd number modulo 2**64, which is a bijection. Text gets a keyed hash of
+    128 bits.
     """
     if units.dtype == pl.Int64:
         words: WordArray = units.to_numpy().view(np.uint64) * odd(salt, b"multiplier")
@@ -78,7 +80,7 @@ def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
 
 @dataclass(frozen=True, repr=False)
 class StepPairs:
-    """The distinct pairs of unit and key in the log of a step. Secret.
+    """The distinct (unit, key) pairs in the log of a step. They are secret.
 
     `pairs` has the columns row (index in `units`), code (index in `keys`) and order (a hash; a unit with too many
     keys keeps those with the smallest hashes). `digest` is a keyed hash of the set of pairs.
@@ -92,7 +94,7 @@ class StepPairs:
 
     @classmethod
     def of_pairs(cls, pairs: UnitPairs, columns: str | Sequence[str], salt: bytes) -> StepPairs:
-        """Return the `StepPairs` of the pairs of a log; `columns` are the columns that identify the unit."""
+        """Make a `StepPairs` from the (unit, key) pairs of a log; `columns` are those that identify the unit."""
         units, kind = comparable_units(pairs.units, columns)
         digests, words = unit_digests(units, salt)
         row = np.repeat(np.arange(units.len(), dtype=np.uint32), pairs.sizes)
@@ -104,7 +106,10 @@ class StepPairs:
 
 
 def added(listed: StepPairs, files: StepFiles, most_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the keys first counted at a step, in the order of their numbers, and the pairs to count. Secret."""
+    """Choose the (unit, key) pairs of a step to count, by the rules at the top of this module.
+
+    Return the keys that are counted for the first time, ordered by number, and the chosen pairs. Both are secret.
+    """
     n_known, names = files.all_keys.height, listed.keys.columns
     codes = pl.int_range(n_known, n_known + listed.keys.height, dtype=pl.UInt32, eager=True)
     numbers = files.numbers_of(listed.keys).fill_null(codes)  # new keys get temporary numbers first
@@ -126,7 +131,7 @@ def added(listed: StepPairs, files: StepFiles, most_keys: int) -> tuple[pl.DataF
 
 
 class StepFiles:
-    """The files of a running series; each file is read when it is first needed. Secret.
+    """The files of a running series. They are secret, and each is read when it is first needed.
 
     Each step replaces the files "keys" and "pairs", and adds a file with the number of new units of each key. Its
     name is the number of the step, from 0.
@@ -165,13 +170,13 @@ class StepFiles:
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
         """Return the keys that these units counted towards so far, as columns row (index in `units`) and key."""
-        if self._pairs is None or not units.len():  # without units, the data types may differ
+        if self._pairs is None or not units.len():  # an empty series may have another data type
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")
 
     def counts_at(self, steps: Sequence[int], some: IntArray) -> IntArray:
-        """Return the running counts of the keys with these numbers at ascending steps; shape (steps, keys)."""
+        """Return the running counts of keys, given their numbers, at ascending steps; shape (steps, keys)."""
         column = np.full(self.all_keys.height, -1, np.int64)
         column[some] = np.arange(some.size)
         counts = np.zeros((len(steps), some.size), np.int64)

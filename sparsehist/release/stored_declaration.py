@@ -21,7 +21,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
 
 
 def check_equal_declaration(series: str, existing: Declaration, declared: Declaration, if_exists: str) -> None:
-    """Raise an error unless reuse is allowed and the declarations are equal; `series` is the start of the message."""
+    """Raise an error if an existing series may not be reused, or if its declaration differs from the new one."""
     stored = existing.as_json()
     differing = [name for name in declared.differing(stored) if name != "name"]
     words = ", ".join(f"{name}={stored.get(name)!r}" for name in differing)
@@ -30,12 +30,12 @@ def check_equal_declaration(series: str, existing: Declaration, declared: Declar
         raise NameTakenError(f"{series}{remedy}", parameter="name")
     if words:
         raise SeriesDiffersError(
-            f"{series} with another declaration: use the same one or another name; the series was made with {words}"
+            f"{series} with another declaration: repeat that declaration or use another name; it has {words}"
         )
 
 
 def catalogue_files(domain: Domain) -> dict[str, bytes]:
-    """Return a dict from file name to content, for catalogues that are too long for the text of the domain."""
+    """Return files with the catalogues that are too long for the text of a domain, as a dict from name to content."""
     content = {}
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()

@@ -1,8 +1,8 @@
 """Make releases of workloads: choose a strategy, draw the noise, and round the answers.
 
-Rounding must reveal no more than the noisy value. If a strategy has noise for each cell, this noise is rounded to a
-grid that contains 1, before cells are summed. Otherwise rounded noise is added to exact integer answers. Noise is
-rounded up or down at random, so that its mean stays the same (docs/mathematics.md, "Numerical slack").
+A rounded answer must reveal no more than the noisy answer. If a strategy has noise for each cell, this noise is
+rounded to a grid that contains 1, before cells are summed. Otherwise, noise is rounded and added to exact integer
+answers. Rounding is up or down at random, so that the mean stays the same (docs/mathematics.md, "Numerical slack").
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ROWS = ".rows"
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**40
 # Largest allowed ratio of the standard deviations of two answers: all answers are rounded to the same grid.
 _FARTHEST = 2.0**30
-# Keys are not numbered in a column with this many possible values or more, such as most columns of strings.
+# In a column with this many possible keys or more, such as most columns of strings, keys have no numbers.
 _NUMBERED = 2**63
 # In a query, this number instead of a key's number means that the query sums over all keys of the column.
 _ALL_VALUES = -1
@@ -130,7 +130,7 @@ class WorkloadPath(NoisePath):
 
     @cached_property
     def _price(self) -> Price:
-        """Sensitivity and variances of the strategy, read from the first release on the path, if any."""
+        """Sensitivity and variances of the strategy: those of the first release on the path, or computed for it."""
         if self.path_id is None:
             return price_of(self.locked.declaration, self.strategy)
         releases = self.locked.state.releases(self.locked.record, path_id=self.path_id)
@@ -172,7 +172,7 @@ class WorkloadPath(NoisePath):
         )
 
     def _frame(self, answers: AnswerArray, metadata: WorkloadMetadata) -> pl.DataFrame:
-        """Return one row per query, or one row per cell if the workload does not list its queries."""
+        """Return one row per query, or one row per cell if the workload is not listed."""
         workload, domain, key = self.strategy.workload, self.locked.declaration.domain, self.locked.declaration.key
         if not workload.explicit:
             cells = domain.keys(np.arange(workload.n_cells, dtype=np.int64)).rename({"key_0": key[0]})
@@ -250,7 +250,7 @@ def workload_metadata(
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, by_cell = noise_std * math.sqrt(price.least), cell_grid(strategy, noise_std)
-    added = (std,) if by_cell is None else (std, noise_std)  # check the noise of single cells too
+    added = (std,) if by_cell is None else (std, noise_std)  # noise that is drawn for cells must be in range too
     check_std(std if std < _LEAST_STD else max(added), _LEAST_STD, _LARGEST_STD, "counts")
     return WorkloadMetadata(
         declaration=declaration,
@@ -271,7 +271,11 @@ def workload_metadata(
 
 
 def open_path(locked: LockedSeries, request: WorkloadRequest) -> WorkloadPath:
-    """Return the noise path of the requested release or workload; "auto" keeps the strategy of earlier releases."""
+    """Return the noise path of a requested release, which may exist or be new.
+
+    With the strategy "auto", a new release shares the path and the strategy of earlier releases of its workload. If
+    there are none, the best strategy is chosen.
+    """
     record = locked.state.release_named(locked.record, request.name)
     for path in locked.record.paths:
         same = path.kind == "workload" and path.workload == str(request.workload) and request.strategy == AUTO
@@ -287,7 +291,7 @@ def key_domains(domain: Domain) -> tuple[Domain, ...]:
 
 
 def numbers_of(domain: Domain, name: str) -> KeyNumbers:
-    """Return a function from the caller's keys of a column to the numbers of these keys in the domain."""
+    """Return a function from keys of one column, as the caller writes them, to their numbers in the domain."""
 
     def numbers(keys: Sequence[Any]) -> IntArray:
         if domain.size >= _NUMBERED:
@@ -303,7 +307,7 @@ def numbers_of(domain: Domain, name: str) -> KeyNumbers:
 
 
 def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
-    """Return the nonempty cells of a series with their bounded counts, read from the counts file. Secret."""
+    """Read the nonempty cells of a series and their bounded counts from the counts file. The result is secret."""
     counted, columns = files.all_counted(), key_domains(domain)
     coordinates = tuple(
         # Queries always sum over all keys of a column this large, so the numbers of its keys are not needed.
@@ -341,7 +345,7 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Return the noise family of the measurements R·x: the family of the series with the strategy's sensitivity."""
+    """Return the noise family of a series, scaled to the sensitivity of R·x. Raise an error if R does not suit it."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
             "integer noise needs a strategy with integer weights: use strategy='auto', which chooses one; got "
@@ -354,9 +358,9 @@ def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
     """Return the grid to which the noise of each cell is rounded; None if answers are rounded instead.
 
-    1 is a multiple of the grid, so rounded noise plus counts is on the grid. For Z of variance 1, the noise a·R⁻¹·Z
-    of a query a has variance a·(RᵀR)⁻¹·aᵀ, which is at least a·aᵀ divided by the largest eigenvalue of RᵀR. Random
-    rounding adds a variance of grid²·a·aᵀ/6, which is less than 7e-4 of the variance of the noise.
+    1 is a multiple of the grid, so rounded noise plus counts is on the grid. The grid is so fine that random rounding
+    adds less than 7e-4 of the noise's variance to any answer: for Z of variance 1, a query with the row a of A has
+    noise of variance a·(RᵀR)⁻¹·aᵀ, at least a·aᵀ over the largest eigenvalue of RᵀR, and rounding adds grid²·a·aᵀ/6.
     """
     if not strategy.invertible:
         return None
@@ -367,12 +371,12 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
 def slack_of(
     family: Family, strategy: Strategy, level: Level, touched: int, *, least: float, past: Sequence[Level]
 ) -> float:
-    """Return the numerical slack of a workload release, for noisy cells if cells are rounded, else for answers.
+    """Return the numerical slack of a workload release: of its noisy cells if they are rounded, else of its answers.
 
     `least` is the least variance of an answer if Z has variance 1; `past` has the levels released on this path.
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload
-    if strategy.word == "identity":  # neighbouring logs differ only in cells of one unit
+    if strategy.word == "identity":  # only the cells of one unit differ between neighbours
         return numerical_slack(min(touched, workload.n_cells), std, grid_step(std), near=near)
     grid = cell_grid(strategy, std)
     if grid is None:
@@ -392,10 +396,10 @@ def noisy_answers(
     by_cell: float | None,
     lots: Generator,
 ) -> AnswerArray:
-    """Return A·x + L·Z for every listed query, on the grid; shape (queries,). `by_cell` is the result of `cell_grid`.
+    """Return the noisy answers A·x + L·Z, rounded to the grid; shape (queries,). `by_cell` is from `cell_grid`.
 
-    If queries are not listed, return noisy cells whose sums over ranges are A·x + L·Z; shape (cells,). The prefix
-    sums of the noise are rounded to the grid, so the sum over a range has only two rounding errors.
+    If the workload is not listed, return noisy cells instead, shape (cells,): an answer is their sum over a range. In
+    this case, the prefix sums of the noise are rounded to the grid, so an answer has only two rounding errors.
     """
     workload = strategy.workload
     if by_cell is None and workload.explicit:
@@ -410,7 +414,7 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return the random generator for rounding at a level: always the same, and independent of the noise."""
+    """Return the generator for rounding at a level. It depends only on a secret, so repetitions round equally."""
     text = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))
@@ -426,7 +430,7 @@ def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload, name: str = AUTO) -> Strategy:
-    """Return the strategy with this name, or for "auto" the strategy with the smallest mean error for the series."""
+    """Return the strategy with this name, or the one with the smallest predicted error if the name is "auto"."""
     if name != AUTO:
         return strategy_named(name, workload)
     return choose(workload, declaration.most_touched, **_kind_of_noise(declaration))

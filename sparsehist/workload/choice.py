@@ -24,14 +24,13 @@ from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
-# Strategies for prefix sums or ranges of longer columns are compared on this many cells, with similar results.
+# For prefix sums or all ranges of a longer column, strategies are compared on a column of this length instead.
 _LONGEST_PRICED = 4096
 # If a list of queries has queries * cells > 2**21, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Each strategy is tried only for workloads of at most this many cells (for `direct`, this many queries).
+# Largest workloads for which each of these strategies is tried: number of cells, for `direct` number of queries.
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
-# Eigenvalues below this fraction of the largest one are rounding errors, and are left out of the sum of square roots.
-_RANK = 1e-12
+_RANK = 1e-12  # eigenvalues below this fraction of the largest one are rounding errors
 
 
 class Candidate(NamedTuple):
@@ -83,7 +82,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
 
 
 def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> list[Candidate]:
-    """Return predicted errors of the strategy from `choose`, with its arguments, and of simpler strategies.
+    """Return the predicted errors of the best strategy (see `choose`) and of simpler ones, smallest first.
 
     Example:
         >>> table = compare(Ranges(512), 1)

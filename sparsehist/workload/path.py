@@ -53,9 +53,10 @@ def next_state(
 
 
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
-    """Return the weights of the coarser and finer state in a new state, and the standard deviation of fresh noise.
+    """Return the weights of the adjacent coarser and finer states, and the standard deviation of the noise to add.
 
-    For sensitivity 1, ρ·Z(ρ) is a Brownian motion with variance ρ/2. It is drawn conditionally on adjacent values.
+    A new state is the weighted sum of both states plus new noise. For sensitivity 1, ρ·Z(ρ) is a Brownian motion of
+    variance ρ/2, which is drawn conditionally on its values at the adjacent levels.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)
@@ -80,7 +81,7 @@ def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> Flo
 
 
 def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> AnswerArray:
-    """Return the noise L·Z of every listed query, given a state; shape (queries,)."""
+    """Return the noise L·Z of the answers of a listed workload, given a state; shape (queries,)."""
     if strategy.invertible:
         return strategy.workload.apply(cells_of_state(family, strategy, state))
     return strategy.noise_answers(float_array("the state", state))

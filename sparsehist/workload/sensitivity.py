@@ -1,6 +1,6 @@
 """Compute upper bounds on the sensitivity: how much a unit with at most l cells can change R·x in L2 or L1 norm.
 
-A unit with the cells S adds a vector of squared L2 norm 1ᵀ_S G 1_S to R·x, for G = RᵀR. Bounds are rounded up.
+The cells S of a unit add a vector of squared L2 norm Σ_{i, j ∈ S} G[i, j] to R·x, for G = RᵀR. Bounds are rounded up.
 
 Source: docs/mathematics.md, "Workloads".
 """
@@ -65,10 +65,11 @@ def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
 def squared_l2_of_tables(
     sizes: Sequence[int], subsets: Sequence[tuple[int, ...]], parts: FloatArray, ratios: FloatArray, keys: int
 ) -> float:
-    """Bound the squared L2 sensitivity if G = RᵀR has the entries G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i.
+    """Bound the squared L2 sensitivity if G = RᵀR depends only on the columns in which two cells differ.
 
-    Cell x has the value x_i in column i. `parts` holds f_A >= 0 for each set A of columns, and `ratios` holds r_i in
-    [-1, 0]. The bound assumes that the pairs of cells with the largest G occur as often as the domain allows.
+    G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i, where cell x has the value x_i in column i. `parts` holds f_A >= 0
+    for each set A of columns, and `ratios` holds r_i in [-1, 0]. The bound assumes that the pairs of cells with the
+    largest G occur as often as the domain allows.
 
     Source: Lindsey 1964 for the number of pairs that differ in one column only.
     """
@@ -98,7 +99,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return the largest number of pairs among `keys` cells that differ in only one column, as a sum of digits."""
+    """Return the largest number of pairs of cells that differ in one column only, among any `keys` cells."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, keys)  # fits an int64
@@ -116,7 +117,7 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """Return a vector whose first k entries have at least the sum of any k entries in a row of |G|, for every k."""
+    """Bound all rows of `|G|`: no k entries of a row have a larger sum than the first k of the result."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 

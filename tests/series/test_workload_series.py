@@ -104,7 +104,7 @@ def test_ranges_of_days_and_of_cells_are_one_workload():
     for same in (sh.workload.Ranges([(0, 6), (7, 13)]), str(weeks), None):
         assert days.release("weeks", workload=same, level=1).frame.equals(made.frame)
     assert abs(made.frame["noisy_answer"][0] - 7 * 32) < 8 + 7 * 1.5
-    with pytest.raises(DeclarationError, match="lists its queries"):
+    with pytest.raises(DeclarationError, match="has one row for each query"):
         made.answer("2024-01-08", "2024-01-14")
     every = days.release("every", workload="ranges()", level=1)
     assert every.answer("2024-01-08", "2024-01-14") == every.answer(dt.date(2024, 1, 8), dt.date(2024, 1, 14))

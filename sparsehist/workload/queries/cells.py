@@ -15,7 +15,7 @@ _LARGEST_DENSE = 2**31
 
 @dataclass(frozen=True, repr=False, eq=False, slots=True)
 class Cells:
-    """The nonempty cells of a domain and their counts. Secret. A cell is stored as its value index in each column.
+    """The nonempty cells of a domain and their counts, which are secret. A cell is stored as one index per column.
 
     Args:
         shape: Number of values of each column; integers of any size.
@@ -59,7 +59,7 @@ class Cells:
         return self.marginal(range(len(self.shape)))
 
     def marginal(self, columns: range | tuple[int, ...]) -> IntArray:
-        """Return a table of exact counts, summed over all columns except `columns`; one axis per column. Secret."""
+        """Return a secret table of exact counts with one axis per column of `columns`, summed over other columns."""
         number = np.zeros(len(self.counts), np.int64)
         for column in columns:
             number *= self.shape[column]

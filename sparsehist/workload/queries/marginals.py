@@ -116,12 +116,12 @@ class Marginals(Workload):
         return np.repeat([self.n_cells / size for size in self.sizes], self.sizes)
 
     def split(self, rows: FloatArray) -> list[FloatArray]:
-        """Split an array of shape (queries,) or (queries, m) into an array per marginal, with an axis per column."""
+        """Split answers, shape (queries,) or (queries, m), into an array per marginal, with an axis per column."""
         pieces = zip(self.marginals, np.split(rows, np.cumsum(self.sizes)[:-1]), strict=True)
         return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays "column_i": the index of a query's value in column i, or -1 if the query sums over it."""
+        """Return arrays "column_i": each query's index of a value of column i, or -1 if it sums over the column."""
         described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):

@@ -80,7 +80,6 @@ class Matrix(Workload):
 
 
 def _read(text: str) -> sparse.csr_array:
-    """Parse the textual form of a matrix into a sparse matrix."""
     try:
         first, *rows = text.split(";")
         entries = [[entry.split(":") for entry in row.split()] for row in rows]

@@ -37,10 +37,10 @@ class Union(Composite):
     """The queries of several workloads on the same columns, one workload after another.
 
     Args:
-        *parts: Workloads whose queries can be listed. A part without sizes takes the sizes of the other parts.
+        *parts: Listed workloads (not all ranges). A part without sizes takes the sizes of the other parts.
 
     Raises:
-        DeclarationError: If there are no parts, their columns differ, or a part cannot be listed.
+        DeclarationError: If there are no parts, their columns differ, or a part is all ranges of a column.
 
     Example:
         >>> Union(Workload.parse("total(2)"), Workload.parse("identity(2)")).apply([3, 4])
@@ -53,7 +53,7 @@ class Union(Composite):
         super().__init__(*parts)
         for part in parts:
             if not part.explicit:
-                raise DeclarationError(f"a union needs workloads whose queries are listed, got {part.describe()}")
+                raise DeclarationError(f"a part of a union must be a list of ranges, got {part.describe()}")
         sizes = {part.columns for part in parts if not part.is_open}
         if len(sizes) > 1:
             raise DeclarationError(f"all parts of a union must have the same columns, got the sizes {sorted(sizes)}")
@@ -83,7 +83,7 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays "low" and "high" if all parts are ranges, otherwise "part" and "query" (indices)."""
+        """Return the ends "low" and "high" of ranges if all parts are ranges, else the indices "part" and "query"."""
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
             return {name: np.concatenate([one[name] for one in described]) for name in ("low", "high")}
@@ -104,7 +104,7 @@ class Kronecker(Composite):
         *factors: Workloads on consecutive columns of the domain. A factor without sizes covers one column.
 
     Raises:
-        DeclarationError: If there are no factors, a factor cannot be listed, or there are more than 2**31 queries.
+        DeclarationError: If there are no factors, too many ranges in a factor, or more than 2**31 queries.
 
     Example:
         >>> from sparsehist.workload import Prefix
@@ -124,7 +124,7 @@ class Kronecker(Composite):
             return
         for factor in factors:
             if not factor.explicit and factor.n_cells > LARGEST_LISTED:
-                raise DeclarationError(f"a product needs factors whose queries are listed, got {factor.describe()}")
+                raise DeclarationError(f"a factor has too many ranges: give a list of some, got {factor.describe()}")
         if self.n_queries > MOST_QUERIES:
             raise DeclarationError(f"ask for fewer queries: at most 2**31 are possible, got {self.n_queries}")
 
@@ -161,7 +161,7 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays that describe the queries. Array names end with _i if their factor begins at column i.
+        """Return arrays that describe the queries of each factor. Names end with _i if it begins at column i.
 
         "column_i" holds indices of values, or -1 for the sum over all values. "low_i" and "high_i" are the ends of
         ranges. Other factors append _i to the names of their arrays.

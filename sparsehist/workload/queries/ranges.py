@@ -14,13 +14,12 @@ from sparsehist.typing import ArrayLike, FloatArray, IntArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import NO_KEYS, AnswerArray, KeyColumns, Workload
 
-# Largest number of ranges in a list. A limit is needed, because every release stores its list as text.
-_MOST_LISTED = 2**24
+_MOST_LISTED = 2**24  # ranges in a list; a limit is needed, because every release stores the list as text
 LARGEST = 2**31
 """Largest number of cells of a column that is kept in memory as a vector."""
 
 LARGEST_LISTED = 4096
-"""Largest number of cells for which all ranges are listed."""
+"""Largest number of cells of a column whose ranges are all enumerated in memory."""
 
 
 class RangeRows(Workload):
@@ -215,7 +214,7 @@ class Ranges(RangeRows):
             return self._pairs[:, 0], self._pairs[:, 1]
         if self.n > LARGEST_LISTED:
             raise DeclarationError(
-                f"give a list of ranges: all ranges are only listed for at most {LARGEST_LISTED} cells, got {self.n}"
+                f"give a list of ranges: all ranges are too many for more than {LARGEST_LISTED} cells, got {self.n}"
             )
         low, high = np.triu_indices(self.n)
         return low.astype(np.int64), high.astype(np.int64)

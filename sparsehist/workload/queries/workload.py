@@ -22,15 +22,15 @@ AnswerArray = AnyArray
 """int64 if the workload is integral, else float64."""
 
 KeyNumbers = Callable[[Sequence[Any]], IntArray]
-"""A function from keys of one column to their cell numbers; it refuses values that are not keys."""
+"""A function from keys of one column to their numbers; it raises an error for values that are not keys."""
 
 KeyColumns = Mapping[str, KeyNumbers]
-"""The key columns of a series in order: name, and function from keys to cell numbers."""
+"""Dict from the name of each key column of a series, in order, to a function from its keys to their numbers."""
 
 NO_KEYS: KeyColumns = {}
 
 MOST_QUERIES = 2**31
-"""Largest number of queries that are listed."""
+"""Largest number of queries of a workload whose release has one row per query."""
 
 _SHOWN = 120
 _KINDS: dict[str, Callable[..., Workload]] = {}
@@ -58,7 +58,7 @@ class Workload(abc.ABC):
     """The name of the class in the textual form."""
 
     explicit: bool = True
-    """Whether a release lists all answers, one row per query. Otherwise, it answers ranges on demand."""
+    """Whether the workload is listed: its release has one row per query. Otherwise, it answers ranges on demand."""
 
     integral: bool = True
     """Whether every entry of A is an integer, so that answers are exact integers."""
@@ -109,7 +109,7 @@ class Workload(abc.ABC):
         """Return the text between the parentheses of the textual form, which `parse` reads."""
 
     def answers(self, cells: Cells) -> AnswerArray:
-        """Return the true answers A·x, as exact int64 if A is integral. Secret. Raise an error for another domain."""
+        """Return the secret true answers A·x, exact int64 if A is integral. Raise an error if the domain differs."""
         self.require_domain(cells.shape)
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact
@@ -119,7 +119,7 @@ class Workload(abc.ABC):
         """Return the squared L2 norm of each row of A: the answer's variance if each cell has noise of variance 1."""
 
     def queries(self) -> Mapping[str, IntArray] | None:
-        """Return named arrays that describe the queries, one entry per query, or None if queries are not listed."""
+        """Return named arrays that describe the queries, one entry per query; None if the workload is not listed."""
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some

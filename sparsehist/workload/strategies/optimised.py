@@ -2,7 +2,7 @@
 
 If units have one cell, X = RᵀR minimises tr(AᵀA X⁻¹) among matrices with diagonal 1. With V = diag(v), the minimum is
 X = V^-½ (V^½ AᵀA V^½)^½ V^-½, where v = diag((V^½ AᵀA V^½)^½) is found in a fixed number of iterations. If units have
-several cells, X is the best mixture (1 - t)·Y + t·I. Y is like X, but with the power 0.8, and scaled to diagonal 1.
+several cells, X is the best mixture (1 - t)·Y + t·I. Y is this minimum with the power 0.8, scaled to diagonal 1.
 
 Source: the fixed point is from Denisov, McMahan, Rush, Smith and Thakurta 2022; iterations and mixtures are ours.
 """
@@ -25,8 +25,7 @@ LARGEST = 512
 
 _STEPS = 40
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
-# With the power 0.8, errors for 5 to 60 cells per unit are within 1 % of the errors with the best power.
-_POWER = 0.8
+_POWER = 0.8  # errors for 5 to 60 cells per unit are within 1 % of the errors with the best power
 # Eigenvalues below this fraction of the largest are rounding errors: no query depends on their eigenvectors.
 _RANK = 1e-11
 # Smallest weight of the identity in RᵀR, so that R has an inverse. It makes standard deviations 0.01 % larger.

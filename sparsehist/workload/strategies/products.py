@@ -93,7 +93,7 @@ class KroneckerStrategy(Combined):
 
 
 class UnionStrategy(Combined):
-    """One strategy for each part of a union. R stacks the matrices r_i·R_i, so Δ² is at most Σ r_i²·Δ_i².
+    """One strategy for each part i of a union. R stacks the weighted matrices r_i·R_i, so Δ² is at most Σ r_i²·Δ_i².
 
     The weights r_i are best for units of one cell. They are computed from the parts, so strategy names omit them.
     """

@@ -27,7 +27,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
-    """Return the column set A of each residual, and the variance that σ_A = 1 adds to a query of each marginal."""
+    """Return the column set A of each residual, and the variance that each with σ_A = 1 adds to each marginal."""
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
     place = {subset: at for at, subset in enumerate(subsets)}
@@ -94,7 +94,7 @@ class ResidualBasis(Strategy):
 
     @cached_property
     def _everything(self) -> Marginals:
-        """A workload with one marginal for each residual, over the columns of this residual."""
+        """The marginals from which residuals are computed: one over the column set of each residual."""
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:

@@ -21,8 +21,7 @@ from sparsehist.workload.sensitivity import LARGEST_GRAM, ROUND_UP, l1_of_column
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Invertible, along
 
-# Up to this number of cells, RᵀR is computed as a matrix, which makes the bound on the sensitivity 1 % tighter.
-_WRITTEN_OUT = 256
+_WRITTEN_OUT = 256  # up to this number of cells, RᵀR is computed, for a bound on the sensitivity that is 1 % tighter
 _RANK_GROUPS = 256
 
 

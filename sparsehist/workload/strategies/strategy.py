@@ -26,16 +26,19 @@ _NUMBERS_AT_ONCE = 2**22
 
 
 class Strategy(abc.ABC):
-    """A factorization A = L·R of a workload. Strategies are immutable, and all parameters are public."""
+    """A factorization A = L·R of a workload A, to release A·x as L·(R·x + Z) with noise Z.
+
+    Strategies are immutable, and all parameters are public.
+    """
 
     word: ClassVar[str]
-    """The name in the textual form."""
+    """Name of the class in the textual form."""
 
     invertible: bool = False
     """Whether R has a left inverse. Then the noise R⁻¹·Z of the cells determines that of all queries, A·(R⁻¹·Z)."""
 
     integral: bool = False
-    """Whether every entry of R is an integer, as integer noise needs."""
+    """Whether every entry of R is an integer, which integer noise needs."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -56,11 +59,11 @@ class Strategy(abc.ABC):
 
     def to_cells(self, z: FloatArray) -> FloatArray:  # noqa: ARG002  for invertible strategies
         """Return R⁻¹·z if R has a left inverse. Shape (n_noise,) or (n_noise, m) becomes (cells,) or (cells, m)."""
-        raise DeclarationError(f"only the listed queries can be answered with the strategy {self.name}")
+        raise DeclarationError(f"this strategy answers only the queries of its workload: {self.name}")
 
     @abc.abstractmethod
     def noise_answers(self, z: FloatArray) -> FloatArray:
-        """Return L·z for the listed queries. Shape (n_noise,) or (n_noise, m) becomes (queries,) or (queries, m)."""
+        """Return L·z, the noise of answers. Shape (n_noise,) or (n_noise, m) becomes (queries,) or (queries, m)."""
 
     @abc.abstractmethod
     def l2(self, max_keys: int) -> float:
@@ -72,15 +75,15 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def variance(self) -> FloatArray:
-        """Return the variance of each listed answer, which is the diagonal of L·Lᵀ, if Z has variance 1."""
+        """Return the variance of each answer if Z has variance 1: the diagonal of L·Lᵀ; shape (queries,)."""
 
     def mean_variance(self) -> float:
-        """Return the mean variance of all queries, listed or not, if Z has variance 1."""
+        """Return the mean of the variances of all answers if Z has variance 1, even if the workload is not listed."""
         return float(self.variance().mean())
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:  # noqa: ARG002  for one column
         """Return the variances of the sums over cells low, …, high of one column, if Z has variance 1."""
-        raise DeclarationError(f"only the listed queries can be answered with the strategy {self.name}")
+        raise DeclarationError(f"this strategy answers only the queries of its workload: {self.name}")
 
     def cell_variance(self) -> float:
         """Return the mean variance, over cells, of the noise R⁻¹·Z, if Z has variance 1 and R has a left inverse."""
@@ -88,7 +91,7 @@ class Strategy(abc.ABC):
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Return a vector whose k largest entries have at least the sum of any k entries in a row of `|RᵀR|`."""
+        """Bound all rows of `|RᵀR|`: no k entries of a row have a larger sum than the k largest of the result."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))

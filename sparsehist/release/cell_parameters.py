@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LARGEST_THRESHOLD = 2.0**48
-# A release draws noise for at most 2**31 cells. At most half of them may be false keys, so that others fit as well.
+# A release draws noise for at most 2**31 cells. At most half of them may be false keys, to leave room for others.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their distribution in total variation"
 DEFAULT_FALSE_KEYS = 0.01
 """Default number of expected false keys. The threshold is higher than for one expected false key: by 1.5 % in a
 domain of strings of 32 bytes, and by 47 % in a domain of 294 keys."""
-# Counts and standard deviations within these limits have noisy counts on the grid that fit the 53 bits of a double.
+# If counts and standard deviations are within these limits, noisy counts on the grid fit the 53 bits of a double.
 # Otherwise, noisy counts would be rounded twice, and the second rounding would depend on true counts.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
@@ -77,13 +77,13 @@ class MeasureSums:
 
     @property
     def grid(self) -> float:
-        """Spacing of published sums, in multiples of `measure.step`: 1 for integer noise, else a power of two."""
+        """Spacing of published sums, in steps of the measure: 1 for integer noise, or a power of two near std/16."""
         if self.family.integer:
             return 1.0
         return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)
 
     def within(self, alpha: float) -> float:
-        """Return a bound on the error of a sum, in units of the column. It fails with probability at most `alpha`."""
+        """Return the bound, in units of the column, that a sum's error exceeds with probability at most `alpha`."""
         grid = 0.0 if self.family.integer else self.grid / 2
         distance = float(self.family.inverse_log_tail(math.log(alpha / 2), self.level)) + grid
         return distance * float(self.measure.step)
@@ -338,7 +338,7 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 
 
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
-    """Return the guarantee of all releases of an open domain together, in words; `words` does not include `delta`."""
+    """State the joint guarantee of all releases of an open domain: that of the noise (`words`) plus `delta`."""
     zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
     joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"
     return (

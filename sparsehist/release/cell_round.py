@@ -237,9 +237,9 @@ def _assign_cells(
 ) -> tuple[IntArray, IntArray]:
     """Choose the cells that become tracked. Return their positions in the counts file (-1 if empty) and their counts.
 
-    `new` says only how many cells become tracked in each group; a group has all cells with one count. The counts file
-    has the cells of each group in uniformly random order, and they become tracked in this order. So the next cells of
-    a group are a uniformly random choice among its untracked cells.
+    `new` says only how many cells become tracked in each group; a group has all cells with the same count. The counts
+    file has the cells of each group in uniformly random order, and they become tracked in this order. So the next
+    cells of a group are a uniformly random choice among its untracked cells.
     """
     count, start, _ = files.groups
     counted = counts > 0

@@ -73,7 +73,7 @@ def counted_into(
     if_exists: str = "error",  # "error", "reuse", or "resume", which reuses even if logs cannot be compared
     is_bounded: bool = False,  # whether `source` is `Counts` whose units this package has bounded already
     choose: PairsChosen | None = None,
-    check: Callable[[State], None] | None = None,  # called before the commit; raises an error if `choose` is outdated
+    check: Callable[[State], None] | None = None,  # called before the commit; may raise an error
 ) -> SeriesRecord:
     """Count a log into a new series, or return the existing series of the same log. Create the store if needed."""
     declaration, counting = with_source(declaration, source), counting or Counting()

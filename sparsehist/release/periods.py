@@ -100,7 +100,7 @@ def _in_use(ledger: Ledger, population: str) -> bool:
 
 
 def declared_periods(state: State, name: str) -> Declaration:
-    """Return the declaration of a periodic series; read the domain from the last period, which stores catalogues."""
+    """Return the declaration of a periodic series. The domain is that of its last period, which stores catalogues."""
     declaration = Declaration.from_json(Ledger.of(state).limits.declarations[name])
     records = periods_of(state, name)
     return replace(declaration, domain=declaration_of(records[-1]).domain) if records else declaration

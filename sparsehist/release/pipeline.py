@@ -99,7 +99,7 @@ class NoisePath:
     def new_round(
         self, request: Request, metadata: Metadata, stored: dict[str, Any] | None = None, **drawn: Any
     ) -> NewRound:
-        """Return the round that commits a release. If the path has no release yet, the round adds it to the store."""
+        """Return the round that commits a release. The first round on a path also adds the path to the store."""
         path_id: int | PathRecord | None = self.path_id
         if path_id is None:
             integer = drawn["level_noise"].dtype.kind == "i"
@@ -108,7 +108,7 @@ class NoisePath:
         return NewRound(path_id, request.name, present(request.level), *public, **drawn)
 
     def metadata(self, request: Any) -> Metadata:
-        """Return the public metadata of a release, except its guarantee. Raise an error if it is impossible."""
+        """Return the public metadata of a release, except its guarantee. Raise an error for an impossible request."""
         raise NotImplementedError
 
     def statement(self, request: Any, metadata: Any) -> str:
@@ -162,7 +162,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the cost of all periods after a release, in words and as metadata; both empty if not periodic."""
+    """For a periodic series, return the cost of all periods after a release, in words and as metadata; else empty."""
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:

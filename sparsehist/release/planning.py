@@ -172,7 +172,7 @@ def checked_levels(
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans further releases of a series with the functions that prepare actual releases."""
+    """A planner for releases of a series. It calls the functions that prepare actual releases."""
 
     ledger: Ledger
     series_id: str
@@ -267,7 +267,7 @@ def _count_rows(metadata: CellMetadata, counts: Sequence[int]) -> Iterator[dict[
 
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
-    """Return the columns of a plan about cost: added cost, its currency, epsilon, and why a limit refuses it."""
+    """Return the cost columns of a plan: added cost, its currency, epsilon, and why a limit refuses the release."""
     population = ledger.accounts[spends[0].series_id].population
     try:
         ledger.check(*spends)

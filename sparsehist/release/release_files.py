@@ -63,8 +63,8 @@ def write_release(
 ) -> None:
     """Write a release in the format given by the file name's ending, and list it in the directory's public ledger.
 
-    Before that, the store records the directory. Whenever the store is opened, it reads the public ledgers of all
-    recorded directories, and an outdated copy of the store raises an error.
+    Before the file is written, the store records its directory. Whenever the store is opened, it reads the public
+    ledgers of all recorded directories, and an outdated copy of the store raises an error.
     """
     target = Path(path)
     check_target("the release", target, home.path if home else None, endings)
@@ -150,7 +150,7 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 
 def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
-    """Raise an error for impossible columns or values. Messages do not quote column names, which may be forged."""
+    """Raise an error for columns or values that no release has. Do not quote column names, which may be forged."""
     columns = dict(frame.schema)
     counts = [name for name in ("noisy_answer", "noisy_count") if name in columns]
     if not counts:

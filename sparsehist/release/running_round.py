@@ -60,7 +60,7 @@ class RunningPath(NoisePath):
 
     @property
     def past(self) -> PastPoints:
-        """For each (step, level) released before: step (from 0), level and lowest threshold before rounding."""
+        """For each (step, level) released before: step (from 0), level and lowest threshold of unrounded counts."""
         return self.locked.state.past_points(self.locked.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:

@@ -414,7 +414,7 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return the generator for rounding at a level. It depends only on a secret, so repetitions round equally."""
+    """Return the generator for rounding at a level, made from a secret so that repeated releases round equally."""
     text = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))

@@ -28,7 +28,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 _LONGEST_PRICED = 4096
 # If a list of queries has queries * cells > 2**21, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Largest workloads for which each of these strategies is tried: number of cells, for `direct` number of queries.
+# Largest workloads for which each of these strategies is tried: number of cells (for `direct`, of queries).
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
 _RANK = 1e-12  # eigenvalues below this fraction of the largest one are rounding errors
 

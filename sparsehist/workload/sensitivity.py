@@ -117,7 +117,7 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """Bound all rows of `|G|`: no k entries of a row have a larger sum than the first k of the result."""
+    """Bound all rows of `|G|`: no k entries of a row sum to more than the first k of the result."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 

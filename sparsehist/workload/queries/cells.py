@@ -59,7 +59,7 @@ class Cells:
         return self.marginal(range(len(self.shape)))
 
     def marginal(self, columns: range | tuple[int, ...]) -> IntArray:
-        """Return a secret table of exact counts with one axis per column of `columns`, summed over other columns."""
+        """Return the marginal over `columns`: a secret table of exact counts with one axis for each column."""
         number = np.zeros(len(self.counts), np.int64)
         for column in columns:
             number *= self.shape[column]

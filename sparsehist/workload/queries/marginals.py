@@ -121,7 +121,7 @@ class Marginals(Workload):
         return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays "column_i": each query's index of a value of column i, or -1 if it sums over the column."""
+        """Return arrays "column_i": the index of each query's value of column i, or -1 if it sums over all values."""
         described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):

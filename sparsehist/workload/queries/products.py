@@ -161,7 +161,7 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays that describe the queries of each factor. Names end with _i if it begins at column i.
+        """Return arrays that describe the queries. The names for a factor that begins at column i end with _i.
 
         "column_i" holds indices of values, or -1 for the sum over all values. "low_i" and "high_i" are the ends of
         ranges. Other factors append _i to the names of their arrays.

@@ -214,7 +214,7 @@ class Ranges(RangeRows):
             return self._pairs[:, 0], self._pairs[:, 1]
         if self.n > LARGEST_LISTED:
             raise DeclarationError(
-                f"give a list of ranges: all ranges are too many for more than {LARGEST_LISTED} cells, got {self.n}"
+                f"give a list of ranges: all ranges are possible for at most {LARGEST_LISTED} cells, got {self.n}"
             )
         low, high = np.triu_indices(self.n)
         return low.astype(np.int64), high.astype(np.int64)

@@ -2,7 +2,7 @@
 
 If units have one cell, X = RᵀR minimises tr(AᵀA X⁻¹) among matrices with diagonal 1. With V = diag(v), the minimum is
 X = V^-½ (V^½ AᵀA V^½)^½ V^-½, where v = diag((V^½ AᵀA V^½)^½) is found in a fixed number of iterations. If units have
-several cells, X is the best mixture (1 - t)·Y + t·I. Y is this minimum with the power 0.8, scaled to diagonal 1.
+several cells, X is the best mixture (1 - t)·Y + t·I. Y is this minimum with (…)^0.8 for (…)^½, and diagonal 1.
 
 Source: the fixed point is from Denisov, McMahan, Rush, Smith and Thakurta 2022; iterations and mixtures are ours.
 """

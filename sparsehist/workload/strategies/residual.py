@@ -27,7 +27,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
-    """Return the column set A of each residual, and the variance that each with σ_A = 1 adds to each marginal."""
+    """Return the column set A of each residual, and the variance that it adds to each marginal if σ_A = 1."""
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
     place = {subset: at for at, subset in enumerate(subsets)}

@@ -42,7 +42,7 @@ def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
 
 
 def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Generator) -> IntArray:
-    """Draw one Binomial(n, p) number for each n in `numbers` and ln p in `log_p`; int64, shape (groups,).
+    """Draw a Binomial(n, p) number for each group, given n in `numbers` and ln p in `log_p`; int64, shape (groups,).
 
     The total variation error is below 1e-12 for means below 1e6. Raise ThresholdError if a mean exceeds 2**31.
     """

@@ -44,19 +44,19 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """Return ln u(c) for each count c. The test of c rejects two tails, each of probability at most u(c)."""
+        """Return ln u(c) for each count c, where u(c) bounds the probability of either tail that its test rejects."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
         return np.asarray(np.minimum(math.log(self.alpha) + log_published, both_sides))
 
     def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[noisy count >= `noisy`] / u(c)) for each true count c. The result increases with c."""
+        """Return ln(P[noisy count >= `noisy`] / u(c)), with u as in `log_missed`. The result increases with c."""
         at_least = noisy - counts - self.step / 2
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[noisy count <= `noisy`, published or not] / u(c)) for each count c. It decreases with c."""
+        """Return ln(P[noisy count <= `noisy`, published or not] / u(c)), which decreases with the true count c."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 

@@ -240,7 +240,7 @@ def race(
 ) -> BoolArray:
     """Draw the coupled noise paths of each candidate until it is accepted or rejected. Return which are accepted.
 
-    `margins`, threshold - count of each candidate, is what upper noise exceeds at the new level, and `log_exceed` is
+    At the new level, upper noise exceeds `margins` (threshold - count of each candidate); `log_exceed` is
     ln P[Z > margin]. `carry` extends noise from this level to past levels. The upper paths of accepted candidates are
     written to `paths`, of shape (rows, q).
     """

@@ -127,7 +127,7 @@ class RandomisedResponse(DenseFamily):
         *,
         rng: Generator,
     ) -> IntArray:
-        """Return the first or second value with the probabilities `chances`, otherwise another, uniform category."""
+        """Return the first or second value with probabilities `chances`, otherwise any other category uniformly."""
         chosen = first.copy()
         left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
         if second is None:

@@ -83,7 +83,7 @@ def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
 
 
 def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
-    """Return the least epsilon that Rényi divergences of integer orders prove for rho-zCDP and Skellam noise."""
+    """Return the least epsilon, by Rényi divergences of integer orders, of rho-zCDP together with Skellam noise."""
     divergence = _ORDERS * float(rho)
     for part in noise:
         divergence = divergence + skellam.renyi_curve(_ORDERS, part.level, part.keys)

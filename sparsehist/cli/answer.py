@@ -20,7 +20,7 @@ from rich.text import Text
 from sparsehist.errors import printable
 
 MISSING = "—"
-_PIPED_WIDTH = 10_000  # characters; so wide that tables are not wrapped
+_PIPED_WIDTH = 10_000  # characters; wide enough for tables without line breaks
 _LONGEST_CELL = 400  # characters
 _PARAMETER = re.compile(  # calls such as catalogue(file='a.csv') are left unchanged
     r"""\w\((?:[^()]|\([^()]*\))*\)"""

@@ -77,7 +77,7 @@ def check_is_newest(state: State) -> None:
         raise StoreRolledBackError(
             f"store {state.path} was restored from an older copy, and would draw new noise for published levels. "
             "Restore the newest copy; if it is lost, create a new store with a new budget. The generation of this "
-            f"store is {state.generation}, but a newer one, {newest}, is recorded in {witness}"
+            f"store is {state.generation}, but it must be at least {newest} according to {witness}"
         )
 
 

@@ -75,7 +75,7 @@ def write_sorted(
 ) -> list[RegisteredFile]:
     """Write the files of a series from sorted counts, in bounded memory; return the sizes and digests of the files.
 
-    `pieces` are one or more frames with columns key_0 …, count and sum_0 …, without nulls. Each key occurs once.
+    `pieces` has one or more frames with columns key_0 …, count and sum_0 …, without nulls. Each key occurs once.
     Counts are at least 1 and never decrease; keys of equal count are in uniformly random order. A release reads
     whole frames, so each frame should have about 10,000 rows.
     """

@@ -124,7 +124,7 @@ class State:
         return [(level, threshold) for _, level, threshold in self.past_points(path_id)]
 
     def past_points(self, path_id: int) -> list[tuple[int, Fraction, float]]:
-        """Return each released (step, level) of a path with its lowest threshold, as triples; the first step is 0."""
+        """Return (step, level, lowest threshold) for each step and level released on a path; the first step is 0."""
         rows = self._database.run("read_past", path_id=path_id)
         return [(step, as_level(level), threshold) for step, level, threshold in rows]
 
@@ -213,7 +213,7 @@ class State:
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round and the rounds in its field `beside`, all or none. Return the generation of `record`."""
+        """Commit a round and the rounds in its field `beside`, all or none. Return the generation of the first."""
         generation, rounds = self.generation + 1, (record, *record.beside)
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):

@@ -168,7 +168,7 @@ def test_a_charged_cap_is_not_raised(store):
         series = a_series(store, population, noise="laplace", cap="0.5", population=population)
         series.raise_cap("0.6", reason="not yet released")
         series.release("a", level="0.1", threshold=500)
-    with pytest.raises(BudgetExceededError, match="create another series than 'mixed'"):
+    with pytest.raises(BudgetExceededError, match="create a new series with a larger cap"):
         store.series("mixed").raise_cap("0.7", reason="more")
     store.series("pure").raise_cap("0.7", reason="more")
 

@@ -124,7 +124,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
 
 
 def measure_sums(declaration: Declaration, level: Level | Mapping[str, Level] | None) -> tuple[MeasureSums, ...]:
-    """Return a `MeasureSums` for each measure to release; `level` is the caller's argument `measures=`."""
+    """Return a `MeasureSums` for each measure to release. `level` is the argument `measures=` of the release."""
     levels = {} if level is None else levels_by_name(declaration.measures, level)
     return tuple(
         MeasureSums(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))

@@ -128,7 +128,7 @@ def read_release(path: str | os.PathLike[str]) -> tuple[pl.DataFrame, dict[str, 
     except InputError as error:
         wrong = str(error)
     except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError):
-        wrong = f"only files of sparsehist that end in {' or '.join(PARQUET)} can be read, and undamaged ones"
+        wrong = f"it must be an undamaged file that sparsehist wrote, with the ending {' or '.join(PARQUET)}"
     raise InputError(f"{source} is not a release: {wrong}")
 
 

@@ -224,7 +224,7 @@ class Price(NamedTuple):
 
 
 def price_of(declaration: Declaration, strategy: Strategy) -> Price:
-    """Return the `Price` of a strategy for a series; raise an error if all its answers are 0."""
+    """Return the `Price` of a strategy for a series; raise an error if every answer would be 0."""
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.most_touched) if in_l2 else strategy.l1(declaration.most_touched)
     if not strategy.workload.explicit:

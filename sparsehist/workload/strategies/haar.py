@@ -84,10 +84,10 @@ class Haar(Invertible):
 
 @lru_cache(maxsize=64)
 def _largest_differences(depth: int, keys: int) -> int:
-    """Return the L1 sensitivity for `keys` cells: the largest sum of the total and |left - right| over all nodes."""
+    """Return the L1 sensitivity for `keys` cells: the largest sum of absolute values of all coefficients."""
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
     for height in range(1, depth + 1):
-        most = min(keys, 2**height)  # best[c]: largest sum of |left - right| in a subtree with total c
+        most = min(keys, 2**height)  # best[c]: largest sum of |left - right| in a subtree with c cells of a unit
         following, less = np.full(most + 1, -1, np.int64), best - numbers[: best.size]
         for left in range(best.size):
             end = min(left, most - left, best.size - 1) + 1

@@ -2,10 +2,9 @@
 
 The file `counts` has the keys and their sums of declared measures, sorted by count. Keys of equal count form a group
 and are in uniformly random order. Releases track the keys of a group in this order. The file is a sequence of Arrow
-record batches.
-`support` has the sorted hashes of the keys with their positions in `counts`. `index` has the counts and sizes of the
-groups and, for each part of the other files, its end, its checksum and its first position or hash. A part is compared
-with its checksum before it is used.
+record batches. `support` has the sorted hashes of the keys with their positions in `counts`. `index` has the counts
+and sizes of the groups and, for each part of the other files, the end, the checksum and the first position or hash of
+the part. A part is compared with its checksum before it is used.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ class State:
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round and the rounds in its field `beside`, all or none. Return the generation of the first."""
+        """Commit a round with the rounds in its `beside`, all or none. Return the generation of the first round."""
         generation, rounds = self.generation + 1, (record, *record.beside)
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):

@@ -90,7 +90,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
 
 
 def _move_anchor(state: DenseState, cap: Fraction) -> None:
-    """Round the noise at the cap down to the grid of the truth, and move it from all offsets to the anchor."""
+    """Round the noise at the cap down to the grid; subtract it from all offsets, and add it to the anchor."""
     moved = np.zeros(chunks(state.size)[0].stop, state.anchor.dtype)
     lattice = None if state.family.integer else kept_step(state.family.std(cap))
     for part in chunks(state.size):

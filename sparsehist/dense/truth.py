@@ -21,7 +21,7 @@ _LARGEST_IN_STEPS = 2.0**52
 
 @secret
 class Truth(NamedTuple):
-    """A vector of multiples of `step`. The sensitivity of `family` includes `charge`, which is added for rounding."""
+    """The true values, multiples of `step`. `family` has their sensitivity, which rounding increased by `charge`."""
 
     values: NoiseArray
     step: float

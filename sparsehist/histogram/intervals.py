@@ -168,8 +168,8 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """Return for each noisy count the largest true count whose test does not reject the noisy count as too low."""
-    # If a count is published with probability at most 1 / (1 + alpha), its test rejects no value as too low.
+    """Return the upper confidence limit of the true count for each noisy count; each limit is at least `least`."""
+    # If a count is published with probability at most 1 / (1 + alpha), no noisy count is too low for it.
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
     # For counts above `turn`, u (see `log_missed`) is at least alpha / 2, so no upper limit is above noisy - reach.

@@ -43,7 +43,7 @@ def draw_uniforms(size: int, *, rng: Generator) -> Uniforms:
 
 
 class IntegerLaw:
-    """A distribution on the integers first, first + 1, …, given by logarithms of unnormalised probabilities."""
+    """A distribution on the integers from `first` upwards, given by logarithms of unnormalised probabilities."""
 
     def __init__(self, first: int, logs: FloatArray) -> None:
         masses = np.exp(logs - logs.max())

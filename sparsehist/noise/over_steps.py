@@ -22,7 +22,7 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator, IntArray
 
-# The smallest relative distance between different levels: for closer levels, noise would have too few digits.
+# The smallest allowed relative distance between levels: noise at closer levels would lose too much precision.
 LEAST_GAP = Fraction(1, 10**6)
 
 

@@ -117,7 +117,7 @@ class Poisson(ProcessNoise):
         if self.sensitivity != 1:
             raise DeclarationError(
                 "Poisson noise needs max_keys=1, because its delta for units of several keys has no simple formula; "
-                f"use noise='skellam', which is integer too, or noise='gaussian'; got {self.sensitivity} keys"
+                f"use noise='skellam', which is also an integer, or noise='gaussian'; got {self.sensitivity} keys"
             )
 
     def mean(self, level: Level) -> float:

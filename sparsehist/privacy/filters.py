@@ -75,9 +75,9 @@ class Filter:
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
         """Return the charge of a noise path with this finest level, or of a series with this cap (see `by_path`).
 
-        `law` is the noise family, "gaussian", "skellam" or "poisson", or for other noise the currency of the level,
-        "rho" or "epsilon". `keys`, for Skellam noise, is the most keys that a unit counts towards. `earlier` is the
-        number of Poisson series charged before.
+        `law` is "gaussian", "skellam" or "poisson" for noise of these families. For other noise, it is the currency
+        of the level: "rho" or "epsilon". `keys` matters for Skellam noise: the most keys that a unit counts towards.
+        `earlier` is the number of Poisson series that were charged so far.
         """
         if not self.takes(law):
             could = ", ".join(f"route={route!r}" for route in routes_for(law)) or "no route"
@@ -116,7 +116,7 @@ class Filter:
 
 
 def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: int | None = None) -> Filter:
-    """Return the filter of a route that keeps all releases together within (epsilon, delta)-DP.
+    """Return the filter of a route; it limits the total cost of all releases to (epsilon, delta)-DP.
 
     Args:
         route: One of `ROUTES` except "rho".

@@ -3,7 +3,7 @@
 Bounding the keys of units lowers the counts of the largest keys. By how much depends on which units have these keys.
 The first release uses a quarter of the level and shows the largest keys. The second uses the rest of the level and
 is a table of the number of units by their number of keys and their number of largest keys. Each unit is in one cell
-of this table, so the sensitivity is 1. It shows how many pairs with these keys each bound would cut. The estimates
+of this table, so the sensitivity is 1. It shows how many pairs with largest keys each bound would cut. The estimates
 assume that the bias of a key is proportional to the square root of its count, and that counts fall off as 1/rank.
 """
 

@@ -204,8 +204,8 @@ def test_nothing_public_is_written_into_the_store(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_release_is_text() -> None:
-    """A data frame that is passed as the name of a release is refused with an error about the name."""
-    with pytest.raises(DeclarationError, match="the name of a release is"):
+    """A data frame that is passed as the name of a release must be refused with an error about the name."""
+    with pytest.raises(DeclarationError, match="the name of a release must be"):
         a_series().release(pl.DataFrame({"a": [1]}), level=1)
 
 

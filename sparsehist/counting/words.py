@@ -74,7 +74,7 @@ class Categories:
     def codes(self, rows: pl.DataFrame) -> Codes32:
         codes = rows.to_series().to_physical().to_numpy().astype(np.uint32, copy=False)
         with self._lock:
-            self._column = rows.to_series()  # Polars may renumber categories that no column uses
+            self._column = rows.to_series()  # because Polars renumbers categories that no column uses
             self._seen.resize(max(self._seen.size, int(codes.max(initial=0)) + 1), refcheck=False)
             self._seen[codes] = True
         return codes
@@ -86,7 +86,7 @@ class Categories:
 
 
 class Coded:
-    """Convert rows of some columns to codes, and codes to cells of a domain (None: any value is a cell)."""
+    """Convert rows of some columns to codes, and codes to cells. If the domain is None, any row is a cell."""
 
     bits, n_cells = CODE_BITS, 0
     outside: Sequence[int] = ()
@@ -151,14 +151,14 @@ class Words:
         return self._joined([one.numbers(part) for one, part in zip(self._fields, parts, strict=True)])
 
     def place(self, salt: bytes) -> None:
-        """Map the distinct rows to cells of the domain, after the whole log is read."""
+        """Map the distinct rows to cells of the domain. Call this after the whole log is read."""
         for number, one in enumerate(self._fields):
             one.place(odd(salt, b"column %d" % number))
         self.outside = [number + at for number, one in enumerate(self._fields) for at in one.outside]
         self.n_cells = self._fields[0].n_cells << self._shifts[0]
 
     def cells(self, words: Numbers32or64) -> tuple[Numbers32or64, BoolArray | slice]:
-        """Convert words to cells, and return an index of the words that have a cell; after `place`."""
+        """Convert words to cells, and return an index of the words that have a cell. Call `place` first."""
         if all(one.cell_of is None for one in self._fields):
             return words, slice(None)
         parts, inside = self._parted(words), np.ones(words.size, dtype=bool)

@@ -103,7 +103,7 @@ def write_sorted(
     with tempfile.TemporaryFile(dir=directory) as file:
         counts, counts_index = _write_parts(directory / COUNTS, batches(file), durable=durable)
         hashes = np.memmap(file, np.uint64, "r") if sizes else np.empty(0, np.uint64)
-        bits = len(hashes).bit_length()  # of positions
+        bits = len(hashes).bit_length()  # number of bits of a position
         parts = ((words.data, words[0] >> bits) for words in in_order(hashes, SUPPORT_ROWS))
         support, support_index = _write_parts(directory / SUPPORT, parts, durable=durable)
     content = io.BytesIO()
@@ -206,7 +206,7 @@ class SeriesFiles:
     def positions(self, keys: pl.DataFrame) -> IntArray:
         """Return the positions of these keys in `counts`; -1 for keys that are not in the file."""
         keys = keys.select(self._columns)
-        bits = self.n_nonzero.bit_length()  # of positions
+        bits = self.n_nonzero.bit_length()  # number of bits of a position
         hashes = hash_keys(keys, self._salt) >> np.uint64(bits)
         order, pairs = np.argsort(hashes), [np.empty((2, 0), np.int64)]
         for number, some in self._support.of_values(hashes[order], "right"):

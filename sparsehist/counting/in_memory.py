@@ -160,7 +160,9 @@ class WordLog:
         cells, inside = self.keys.cells(keys)
         units, cells, *steps = (column[inside] for column in (units, cells, *steps))
         hashes = mixed(self.units.hashes(units * self._inverse) + self.keys.hashes(cells))
-        order, starts = distinct_pairs(units, cells, hashes, bits, self._ranks)
+        order, starts = distinct_pairs(
+            units, cells, hashes, bits, lambda some: self.keys.frame(some).to_struct().rank("dense").to_numpy()
+        )
         units, cells = (np.take(column, order[starts], mode="clip") for column in (units, cells))
         of_rows = iter(steps)
         sums = [
@@ -189,10 +191,6 @@ class WordLog:
             most = measure.most_steps * (1 if weights is None else weights) // request.full
             np.clip(each, -most if measure.signed else 0, most, out=each)
         return Pairs(units[begins], sizes, cells, [weights, *sums])
-
-    def _ranks(self, cells: Numbers32or64) -> IndexArray:
-        """Return the rank of each cell by its value; cells with equal values have equal ranks."""
-        return self.keys.frame(cells).to_struct().rank("dense").to_numpy()
 
     def unit_frame(self, units: WordArray) -> pl.DataFrame:
         """Convert words of units, as in `rows`, back to units."""

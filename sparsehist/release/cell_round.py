@@ -201,8 +201,8 @@ class MeasurePath(_TrackingPath):
 def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
     """Return sums plus noise, rounded to the grid. Sums, noise and grid are in steps of the measure.
 
-    Each sum is split into a multiple of the grid and a rest. The multiple is added last, so that large sums do not
-    make the noise less precise.
+    Each sum is split into a multiple of the grid step and a remainder. The multiple is added last, so that large sums
+    do not make the noise less precise.
     """
     on_grid = np.floor(sums / grid) * grid
     return np.asarray(on_grid + round_to_grid((sums - on_grid) + noise, grid), np.float64)

@@ -189,7 +189,7 @@ class InteractiveMetadata(Metadata):
 
     kind = "interactive"
 
-    accuracy: str  # largest error of an answer, as a fraction of the sum of all counts; exact number as text
+    accuracy: str  # declared largest error of an answer, as a fraction of the sum of all counts; exact, a string
     most_updates: int  # largest number of answers that the session can measure
     mass: int | None  # declared sum of all bounded counts; None if the session measured this sum
     start: str | None = None  # release whose counts are the first hypothesis, if any

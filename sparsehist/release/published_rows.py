@@ -59,7 +59,7 @@ def published_frame(
 ) -> pl.DataFrame:
     """Return the rows of a release, sorted by noisy count (largest first), then by key.
 
-    `keys_at` returns the keys at given positions of the counts file; `beside` has other columns by their names.
+    `keys_at` returns the keys at given positions of the counts file; `beside` maps names to further columns.
     """
     columns = {"noisy_count": shown.noisy, **(beside or {})}
     nonempty = shown.position >= 0

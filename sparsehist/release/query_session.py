@@ -264,7 +264,7 @@ class QuerySession:
 
     @property
     def updates_left(self) -> int:
-        """Number of answers that the session could still measure after the last call."""
+        """Number of answers that the session can still measure, as of the last call."""
         return self._state.updates_left
 
     @property

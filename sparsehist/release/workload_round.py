@@ -61,7 +61,7 @@ _ROWS = ".rows"
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**40
 # Largest allowed ratio of the standard deviations of two answers: all answers are rounded to the same grid.
 _FARTHEST = 2.0**30
-# In a column with this many possible keys or more, such as most columns of strings, keys have no numbers.
+# Keys are numbered only in columns with fewer possible keys than this; most columns of strings have more.
 _NUMBERED = 2**63
 # In a query, this number instead of a key's number means that the query sums over all keys of the column.
 _ALL_VALUES = -1
@@ -130,7 +130,7 @@ class WorkloadPath(NoisePath):
 
     @cached_property
     def _price(self) -> Price:
-        """Sensitivity and variances of the strategy: those of the first release on the path, or computed for it."""
+        """Sensitivity and variances of the strategy: read from the first release on the path, if any, or computed."""
         if self.path_id is None:
             return price_of(self.locked.declaration, self.strategy)
         releases = self.locked.state.releases(self.locked.record, path_id=self.path_id)
@@ -237,8 +237,8 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     least, spread = float(nonzero.min()), math.sqrt(float(nonzero.max() / nonzero.min()))
     if spread > _FARTHEST and not (strategy.invertible or strategy.workload.integral):
         raise DeclarationError(
-            "the noise of the answers differs too much for one grid: release them as separate workloads, or use "
-            f"strategy='identity'; the largest ratio is {spread:.3g} in {strategy.workload.describe()}"
+            "the standard deviations of two answers differ too much to round both to one grid: release separate "
+            f"workloads, or use strategy='identity'; the ratio is {spread:.3g}, got {strategy.workload.describe()}"
         )
     return Price(size, least, float(variance.mean()))
 
@@ -414,7 +414,7 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return the generator for rounding at a level, made from a secret so that repeated releases round equally."""
+    """Return the generator for rounding at a level, seeded by a secret so that repeated releases round alike."""
     text = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))

@@ -83,7 +83,7 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return the ends "low" and "high" of ranges if all parts are ranges, else the indices "part" and "query"."""
+        """Return arrays that name each query: `low` and `high` if all parts are ranges, else `part` and `query`."""
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
             return {name: np.concatenate([one[name] for one in described]) for name in ("low", "high")}

@@ -125,7 +125,7 @@ class Workload(abc.ABC):
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
         """Return the workload for a domain: take missing sizes from the domain, and replace keys with cell numbers.
 
-        Raise an error if the domain does not fit, or if the workload names columns or keys but `keys` is empty.
+        Raise an error if the domain has other columns, or if the workload names columns or keys but `keys` is empty.
         """
         self.require_domain(columns)
         return self

@@ -98,7 +98,7 @@ class ResidualBasis(Strategy):
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
-        """Subtract from every residual its mean along each column, then scale the residual. Shapes stay the same."""
+        """Subtract the mean along each axis from every residual, then multiply the residual by its scale."""
         centred = []
         for subset, table, scale in zip(self._subsets, self._everything.split(rows), scales, strict=True):
             for axis in range(len(subset)):

@@ -44,7 +44,7 @@ class Kernel(abc.ABC):
         """Return the table τ of the matrix K with these eigenvalues; shape (2·n + shift + 1,)."""
 
     def diagonal(self, table: FloatArray, apart: int = 0) -> FloatArray:
-        """Return the diagonal K[i, i + apart] of the matrix K with this table; shape (n - apart,)."""
+        """Return the diagonal K[i, i + apart] of the matrix K that `table` defines; shape (n - apart,)."""
         return np.asarray(table[apart] + self.sign * table[apart + self.shift :: 2][: self.n - apart])
 
     def sums_before(self, table: FloatArray, weights: FloatArray) -> FloatArray:

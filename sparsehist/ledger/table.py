@@ -105,7 +105,7 @@ def event_for_people(event: Row) -> Row:
         "happened": f"{event['happened']:%Y-%m-%d %H:%M:%S}",
         "who": event["who"],
         "what": event["what"],
-        "of": event["series"] or event["population"],
+        "series or population": event["series"] or event["population"],
         "release": event["release"],
         "level": event["level"],
         "why": "; ".join(part for part in (words, event["reason"]) if part) or None,
@@ -165,7 +165,7 @@ def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
 
 
 def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) -> Row:
-    """Return the columns of a periodic series: its cost to one unit in one period, and how many periods it has."""
+    """Return the columns that only a periodic series has: numbers of periods, and the cost to one unit per period."""
     cost, accounts = ledger.cost_per_period(population, rule), ledger.of_population(population)
     added = sum(account.releases > 0 or account.dropped is None for account in accounts)
     released = sum(account.releases > 0 for account in accounts)

@@ -55,7 +55,7 @@ _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "dr
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-_KEY = "key (largest first)"  # no release can have this name; each other column is named after a release
+_KEY = "key (largest first)"  # cannot be the name of a release; other columns are named after releases
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Table:
 
 @dataclass(frozen=True)
 class OneSeries:
-    """What the report shows of one series."""
+    """Data of one series that the report shows."""
 
     declaration: Declaration
     series_id: str
@@ -127,7 +127,7 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA) -> str:
 def _spent(rows: Sequence[Row], periodic: Mapping[str, object]) -> list[Row]:
     """Return the rows of the ledger for the report, with one row for all periods of a periodic series."""
     return [
-        {"of": " ".join(filter(None, map(row.get, _SCOPES)))} | {column: row[column] for column in _COSTS}
+        {"scope": " ".join(filter(None, map(row.get, _SCOPES)))} | {column: row[column] for column in _COSTS}
         for row in for_people(rows)
         if row["series"] is None or (row["population"] not in periodic and row["releases"])
     ]
@@ -192,10 +192,10 @@ def _left_out(number: int, what: str) -> Iterator[str]:
 
 def _release(metadata: Metadata) -> Row:
     return {
-        "release": metadata.name, "of": metadata.kind, "level": level_in_words(metadata), "noise": metadata.noise,
+        "release": metadata.name, "kind": metadata.kind, "level": level_in_words(metadata), "noise": metadata.noise,
         "std (units)": metadata.std, "threshold (units)": metadata.threshold,
         "false keys expected": getattr(metadata, "expected_false_keys", None),
-        "it counts": getattr(metadata, "counts", None) or "units",
+        "counted": getattr(metadata, "counts", None) or "units",
         "when (UTC)": metadata.released_at and metadata.released_at[:16].replace("T", " "),
     }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Random generators for all code except tests.
 
-Random bits come from AES-128 in counter mode, with a key of 128 bits from the operating system. Each
-operation makes a new generator, so a forked process cannot have a copy, and the state of a generator is never stored.
+Random bits come from AES-128 in counter mode, with a key of 128 bits from the operating system. Each operation makes
+a new generator, so a forked process does not repeat numbers of its parent, and no generator is ever stored.
 A normal number takes 10 ns and a uniform number 3 ns, as with numpy's PCG64.
 """
 

@@ -56,7 +56,7 @@ def read_each(name: str, values: object, read: Callable[[Any], _Read], rule: str
     """Read the entries of a list. Errors show the position of an entry only, because entries may be secret data.
 
     A value that is not a list or tuple is read as a single entry. `read` converts an entry or raises an `InputError`;
-    `rule` completes "each entry must be".
+    `rule` completes the message "must each be …".
     """
     if not isinstance(values, list | tuple):
         return [read(values)]
@@ -93,7 +93,7 @@ _ANY_LITERAL = re.compile(_LITERAL % 1, _FLAGS)
 
 
 def without_credentials(text: str) -> str:
-    """Return a text without credentials, as far as they can be recognised: in URLs, and as secrets in SQL."""
+    """Return a text without the credentials that can be recognised: in URLs, and as secrets in SQL statements."""
     text = _IN_URL.sub("…", text) if "://" in text else text
     text = _STATEMENT.sub(lambda found: _ANY_LITERAL.sub("'…'", found[0]), text)
     return _INSIDE.sub(r"\1…", _GIVEN.sub(r"\1'…'", text))

@@ -26,10 +26,10 @@ _Kind = TypeVar("_Kind")
 
 
 def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> str:
-    """Return the text ``name(value, …, key=value, …)``. The values are text already."""
+    """Return the text ``name(value, …, key=value, …)``. The values must be converted to text already."""
     if all(map(_is_plain_name, named)):
         arguments = [f"{key}={value}" for key, value in named.items()]
-    else:  # one dict with all names, to keep the order of columns
+    else:  # all names in one dict, to keep the order of the arguments
         arguments = ["**{" + ", ".join(f"{write_literal(key)}: {value}" for key, value in named.items()) + "}"]
     return f"{name}({', '.join([*values, *arguments])})"
 
@@ -82,13 +82,13 @@ class Notation:
             raise self.error(f"cannot read the {self.what} {shown(text)}: {reason}; {self.advice()}") from None
 
     def kind(self, form: Form, kinds: Mapping[str, _Kind]) -> _Kind:
-        """Return the entry of `kinds` for the name of a form, regardless of case."""
+        """Look up the name of a form, in upper or lower case, in a dict whose keys are the allowed names."""
         if form.name.lower() not in kinds:
             raise self.error(f"there is no {self.what} {shown(form.name)}; {self.advice()}")
         return kinds[form.name.lower()]
 
     def record(self, text: str, kinds: Mapping[str, Callable[..., _Kind]]) -> _Kind:
-        """Parse a form, call the function that `kinds` has for its name with its arguments, and return the result."""
+        """Parse a form, look up its name in the dict `kinds`, and call the entry with the arguments of the form."""
         form = self.read(text)
         try:
             return self.kind(form, kinds)(*form.values, **form.named)

@@ -20,7 +20,10 @@ def cores() -> int:
 def in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int = 1
 ) -> Iterator[Result]:
-    """Apply a function to each item in threads, at most `threads + ahead` at a time; yield the results in order."""
+    """Apply a function to each item in several threads, and yield the results in the order of the items.
+
+    To bound memory, no more than `threads + ahead` items are in progress or waiting to be yielded.
+    """
     if threads == 1:
         yield from map(function, items)
         return

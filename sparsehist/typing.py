@@ -49,7 +49,7 @@ def float_entries(name: str, value: ArrayLike, size: int) -> FloatArray:
 
 
 def noise_array(name: str, value: ArrayLike) -> AnyArray:
-    """Convert noise or counts to an array of the same type. Raise an error if they are not numbers."""
+    """Convert noise or counts to an array that keeps their data type. Raise an error if they are not numbers."""
     import numpy as np
 
     values = np.asarray(value)

@@ -34,7 +34,7 @@ class Answer:
 
     data: Mapping[str, Any]  # the object that --json prints
     shown: Sequence[Any]  # lines of rich markup and tables, which are printed without --json
-    exit_code: int = 0  # not 0 if the command failed or refused something
+    exit_code: int = 0  # 0 unless the command failed or a limit refused it
     complaint: str = ""  # error message, printed on stderr after `shown`
 
 
@@ -84,7 +84,7 @@ def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
 def rows_table(rows: Sequence[Mapping[str, Any]], *, exact: bool = False, seldom: Sequence[str] = ()) -> Table:
     """Return a table of rows with the same columns. Numbers are right-aligned, and null values are dashes.
 
-    Numbers are rounded unless `exact`. A column listed in `seldom` is omitted if all its values are null.
+    Numbers are rounded unless `exact`. `seldom` lists columns that are omitted if all their values are null.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     columns = []

@@ -104,7 +104,7 @@ class ReadingOptions:
     threads: int | None = None
 
     def files(self, first: Sequence[str] = ()) -> sh.Files:
-        """Return the files of the log: the paths in `first`, then those of --input."""
+        """Return the files of the log: the given paths, followed by the paths of --input."""
         paths = [*first, *(self.input or ())]
         if not paths:
             raise DeclarationError("name the files of the log: give --input, such as --input 'log/*.parquet'")
@@ -125,7 +125,8 @@ READ = ReadingOptions()
 def options_of(name: str, only: str = "", needed: str | None = None, record: type = Declaration) -> type:
     """Make a dataclass of options that declare a series; cyclopts adds its fields to the options of a command.
 
-    By default, all parameters of `record` except key_types are options; those without a default are required.
+    `only` lists the names of the options, and `needed` those of the required options. By default, all parameters of
+    `record` except key_types are options, and those without a default are required.
     """
     options: list[tuple[str, Any, Any]] = []
     for word, parameter in parameters(record).items():

@@ -1,8 +1,9 @@
 """Read the limits on costs from the events of a store: caps, budgets, and disjoint populations.
 
 When a budget is set, its route is fixed and its delta is split into a part for noise and a part for open domains. The
-latter bounds the probability that a key of only one unit is ever published. Unused delta cannot be moved to the other
-part: moving it after seeing results would nearly double delta. On the pure route, all of delta is for open domains.
+part for open domains bounds the probability that a key of only one unit is ever published. Unused delta cannot be
+moved to the other part: moving it after seeing results would nearly double delta. On the pure route, all of delta is
+for open domains.
 
 A limit is ex ante if it was declared before the first release and was not raised since, with the same route and
 split: only then did it bound the cost in advance. Any other limit holds ex post.
@@ -29,7 +30,7 @@ from sparsehist.privacy.levels import level_or_zero
 EX_ANTE, EX_POST = "ex ante", "ex post"
 _NOTHING = Fraction(0)
 OPEN_SHARE = Fraction(1, 2)
-"""Share of delta for open domains, if a population has any."""
+"""Default share of delta that is reserved for open domains, if a series of the population has an open domain."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Split:
 class Budget:
     """The largest allowed cost of a population, in rho or epsilon, with the filter that enforces this limit.
 
-    A budget in epsilon holds at `delta`; with rho, `delta` is for open domains. `noise` is the filter for noise.
+    A budget in epsilon holds at `delta`. In a budget in rho, all of `delta` is reserved for open domains. `noise` is
+    the filter that charges the noise of releases.
     """
 
     rho: Fraction | None
@@ -76,7 +78,7 @@ class Budget:
         return self.noise if self.noise.takes(law) else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the budget as JSON for an event. Exact numbers are strings, and the derived limits are included."""
+        """Return the budget, its filter and its split of delta as JSON for an event. Exact numbers are strings."""
         return dict(json.loads(json.dumps(asdict(self), default=level_text)))
 
     def is_within(self, other: Budget) -> bool:
@@ -91,7 +93,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limit:
-    """The current cap or budget, or None, and its standing: ex ante, ex post, or None before the first release."""
+    """The current cap or budget, if any, and whether it holds ex ante or ex post (None before the first release)."""
 
     now: Any
     standing: str | None
@@ -130,7 +132,7 @@ def budget(
 
 
 def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None = None) -> Budget:
-    """Return the budget whose limit is `goal`: a rho, or an (epsilon, delta) that is charged on `route`."""
+    """Return the budget with a given limit: a rho, or an (epsilon, delta), which is charged on `route`."""
     read = level_or_goal(goal)
     if isinstance(read, EpsilonDelta):
         return budget(epsilon=read.epsilon, delta=read.delta, route=route, opens=opens)
@@ -158,9 +160,9 @@ class Limits:
     """The limits that the events of a store declare.
 
     Attributes:
-        budgets: For each population, the history of its budget as pairs (generation, budget).
+        budgets: Dict from population to the history of its budget, as pairs (generation, budget).
         disjoint: Sets of populations that were declared disjoint.
-        periods: Dict from the name of a periodic series, also the name of its population, to its `Every`.
+        periods: Dict from the name of a periodic series (also of its population) to the `Every` that declares it.
         declarations: Dict from the name of a periodic series to its declaration, as JSON.
         finished: Names of periodic series to which no period can be added.
     """
@@ -168,7 +170,7 @@ class Limits:
     def __init__(
         self, events: Sequence[Mapping[str, Any]] = (), *, budgets: Mapping[str, Budget] | None = None
     ) -> None:
-        """Read the limits from rows of `State.events`, and add `budgets`, a mapping from population to budget."""
+        """Read the limits from rows of `State.events`. `budgets` holds the budgets before the first event."""
         self._caps: dict[str, list[tuple[int, Fraction]]] = {}
         self.budgets = {population: [(0, first)] for population, first in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []

@@ -37,7 +37,7 @@ _ANOTHER = "another"  # used as the id of a series that does not exist yet
 
 @dataclass(frozen=True)
 class Ledger:
-    """The limits of a store and the accounts of its series, as a dict from series id in order of creation.
+    """The limits of a store, and a dict from the id of each series to its account, in order of creation.
 
     Example:
         >>> visits = Account("1", Declaration(name="visits", unit="user", max_keys=1, cap=1))
@@ -174,9 +174,10 @@ class Ledger:
         return max(largest if largest >= account.least_level(path) else _NOTHING, account.on(path).finest)
 
     def largest_equal_cap(self, declared: Declaration, times: int) -> Fraction | None:
-        """Return the largest cap that each of several (`times`) new series can have, rounded down to 12 digits.
+        """Return the largest cap that several new series with the same declaration can all have.
 
-        Return None if there is no limit, and 0 if no cap is allowed.
+        `times` is the number of these series. The cap is rounded down to 12 digits. Return None if there is no limit,
+        and 0 if no cap is allowed.
         """
         budget, another = self.budget_of(declared.population), Account(_ANOTHER, declared)
         if budget is None:
@@ -222,7 +223,10 @@ class Ledger:
     # Cost to one privacy unit
 
     def cost_of(self, accounts: Iterable[Account]) -> Cost:
-        """Return the cost of series to one unit. Of a periodic series, add only the costliest `most_periods`."""
+        """Return the total cost of some series to one unit.
+
+        If a unit counts in at most `most_periods` periods of a periodic series, add only the costliest periods.
+        """
         others, in_periods = list[Cost](), dict[str, list[Account]]()
         for account in accounts:
             if account.population in self.limits.periods:
@@ -295,7 +299,7 @@ class Ledger:
         return sum((charges.charge(account.law_on(path), finest, keys) for path, finest in paths.items()), _NOTHING)
 
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
-        """Return how much a filter has left for a series, and how many series are charged before that series."""
+        """Return how much of a filter's limit is left for a series, and how many series are charged before it."""
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]
         earlier = order.index(account.series_id) if account.series_id in order else len(order)
@@ -378,12 +382,15 @@ class Ledger:
 
 
 def _costliest(accounts: Iterable[Account], n: int | None) -> Cost:
-    """Bound the total cost of any n of these series (of all, if n is None), separately in rho and delta_infinity."""
+    """Return an upper bound on the total cost of any n of these series, or of all series if n is None.
+
+    Add the n largest values of rho and the n largest values of delta_infinity, which may be of different series.
+    """
     accounts = list(accounts)
     each = sorted((account.cost for account in accounts), key=lambda cost: cost.rho or 0.0, reverse=True)
     together = total_cost(each[:n])
     delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:n])
-    # With several noise distributions, the n series of largest rho have the largest epsilon only under zCDP.
+    # With several noise distributions, a larger rho means a larger epsilon only if all are charged as zCDP.
     laws = {one.law_on(path) for one in accounts for path, spent in one.paths.items() if spent.releases}
     parts = tuple(replace(part, law=ZCDP) for part in together.parts) if len(laws) > 1 else together.parts
     return replace(together, parts=parts, delta_infinity=delta)

@@ -27,7 +27,7 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the name of a noise family in filters, or "none" if the guarantee of this noise does not compose."""
+    """Return the name that filters use for a noise family, or "none" if guarantees of this noise do not compose."""
     return _LAWS.get(family, currency_of(family))
 
 
@@ -110,7 +110,7 @@ class Account:
 
     @property
     def law(self) -> str:
-        """Name of the series' noise distribution in filters and costs."""
+        """Name that filters and costs use for the noise distribution of the series."""
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:
@@ -160,7 +160,7 @@ def first_generation(accounts: Iterable[Account]) -> int:
 
 
 def shortened(value: Fraction) -> Fraction:
-    """Round a level down to 12 digits for messages, unless it has at most 16 characters."""
+    """Round a level down to 12 digits for messages, unless its text has at most 16 characters."""
     return value if value <= 0 or len(level_text(value)) <= _LONGEST_EXACT else rounded_down(value)
 
 

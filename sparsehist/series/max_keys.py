@@ -1,10 +1,11 @@
 """Choose how many keys a unit should count towards, from two small releases.
 
 Bounding the keys of units lowers the counts of the largest keys. By how much depends on which units have these keys.
-The first release uses a quarter of the level and shows the largest keys. The second uses the rest of the level and
-is a table of the number of units by their number of keys and their number of largest keys. Each unit is in one cell
-of this table, so the sensitivity is 1. It shows how many pairs with largest keys each bound would cut. The estimates
-assume that the bias of a key is proportional to the square root of its count, and that counts fall off as 1/rank.
+The first release uses a quarter of the level and shows the largest keys. The second release uses the rest. It is a
+table that classifies units by two numbers: how many keys they have, and how many of the largest keys. Each unit is
+counted in one cell of this table, so the sensitivity is 1. The table shows how many (unit, key) pairs of the largest
+keys each bound would cut. The estimates assume that the bias of a key is proportional to the square root of its
+count, and that the counts of keys that were not published fall off as 1/rank.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
 def _profile(
     home: Home, source: object, first: Declaration, largest: pl.DataFrame, counting: Counting
 ) -> pl.DataFrame:
-    """Return the number of units in each class: a range of numbers of keys and a range of numbers of largest keys.
+    """Count the units for each pair of classes: one for their number of keys, one for their number of largest keys.
 
     Units without any of the largest keys are omitted. Empty classes are included, because the release must add noise
     even if all classes are empty.
@@ -209,16 +210,16 @@ def _profile(
 
 
 def _class_of(column: str) -> pl.Expr:
-    """Return the class of each number in a column: its number of bits minus 1. Bits are exact, logarithms are not."""
+    """Return the class of each number in a column: its binary logarithm, rounded down, but at most the last class."""
     classes = int(_CLASSES.components[_CLASSES.names.index(column)].size)
     bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
     return bits.cast(pl.Int64).alias(column)
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return the root mean square bias of the `n_largest` largest keys per (unit, key) pair that is cut."""
-    shown = np.maximum(noisy, 1.0)  # decreasing; noisy counts below 1 are raised to 1
-    others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))
+    """Return the bias (root mean square over the largest keys) that each cut (unit, key) pair adds."""
+    shown = np.maximum(noisy, 1.0)  # in decreasing order; noise may lower a count below 1
+    others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))  # sum over unpublished keys
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
 
 
@@ -226,7 +227,7 @@ def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
     """Return a table of the bias and noise of the largest counts, for each candidate max_keys and bounding."""
-    # No unit has more largest keys than keys, or more than `n_largest`. Such classes contain noise only.
+    # Drop classes that contain noise only: no unit has more largest keys than keys, or more than `n_largest`.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
     # Represent a class of keys by four values spread over it, and a class of largest keys by its geometric mean.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())

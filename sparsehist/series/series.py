@@ -236,8 +236,9 @@ class Series(CountedSeries):
 
         Returns:
             One row per strategy and level, the best strategy first. Columns: strategy, level, std (root of the mean
-            variance of an answer, in counts), ratio (mean variance divided by the least for any factorization, with
-            one cell per unit; null if unknown), sensitivity (of R·x), chosen (whether "auto" chooses this strategy).
+            variance of an answer, in counts), ratio (mean variance divided by the smallest that any factorization
+            can have if each unit counts towards one cell; null if unknown), sensitivity (of R·x), chosen (whether
+            "auto" chooses this strategy).
 
         Raises:
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
@@ -258,10 +259,10 @@ class Series(CountedSeries):
     ) -> QuerySession:
         """Open a session that answers adaptively chosen predicates, or continue the session with this name.
 
-        A session is a separate noise path, charged as a whole when it opens. An answer is the sum of the counts of
-        the cells that satisfy a predicate, from a public estimate of all counts. If the estimate is too inaccurate,
-        the session measures the sum with noise and corrects the estimate. If you know all predicates in advance, a
-        workload release is better.
+        A session is a separate noise path, charged as a whole when it opens. An answer approximates the sum of the
+        counts of the cells that satisfy a predicate. It is computed from a public estimate of all counts. If the
+        estimate is too inaccurate, the session measures the sum with noise and corrects the estimate. If you know all
+        predicates in advance, a workload release is better.
 
         Args:
             name: Name of the session, unique among the releases of the series; a-z, 0-9 and _.
@@ -433,11 +434,11 @@ class PeriodicSeries(DeclaredSeries):
             return [str(declaration_of(record).period) for record in periods_of(state, self.name)]
 
     def progress(self, *, delta: float = DEFAULT_DELTA) -> Row:
-        """Return the cost of all periods so far, as one row of the ledger, with epsilon at `delta`.
+        """Return the row of the ledger for this series: the cost of all periods so far, with epsilon at `delta`.
 
-        The row includes `periods` (how many periods were appended, declared and released, and how many more can be
-        released at the last level), `per_period` and `per_period_epsilon` (cost to one unit in one period), `level`
-        and `epsilon` (cost to one unit over all periods), `budget` and `remaining`.
+        `periods` says how many periods were declared, appended and released, and how many more can be released at
+        the level of the last period. `per_period` and `per_period_epsilon` are the cost to one unit in one period.
+        `level` and `epsilon` are the cost to one unit over all periods. The row also has `budget` and `remaining`.
         """
         with self.store.hold() as state:
             rows = ledger_rows(Ledger.of(state), delta, short=True)

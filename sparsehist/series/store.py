@@ -97,9 +97,9 @@ class Store(Home):
     def drop(self, name: str, *, reason: str | None = None) -> None:
         """Erase a series: its counts, keys and noise. Its costs remain in the ledger.
 
-        After a released period of a periodic series with `most_periods` is dropped, no more periods can be appended,
-        because the record of the units in the dropped period is lost. A periodic series itself can be dropped only
-        while it has no periods. The ledger keeps `reason`.
+        A periodic series can be dropped only while it has no periods. If it limits the periods of a unit with
+        `most_periods` and one of its released periods is dropped, no more periods can be appended, because the record
+        of the units in the dropped period is lost. The ledger keeps `reason`.
 
         Raises:
             NotFoundError: If there is no such series.

@@ -6,7 +6,8 @@ takes effect when the journal is deleted.
 
 SQLite detects few flipped bits, so `state.digest` holds the SHA-256 and the change counter of the state file. The
 digest is compared when a store is opened, and written (unsynchronised) when a store that changed is closed. After a
-crash, its counter is older than the counter in the state: then the digest is ignored, and SQLite checks the state.
+crash, the counter in `state.digest` is older than that of the state file. Then the digest is ignored, and SQLite
+checks the state file.
 """
 
 from __future__ import annotations
@@ -98,9 +99,9 @@ class Database:
         """Write the digest of the state file if the file has changed, then close the file."""
         if os.getpid() != self._process:
             return
-        with suppress(OSError, StoreError):  # if this fails, SQLite checks the state when it is next opened
+        with suppress(OSError, StoreError):  # without this digest, the next opening runs SQLite's integrity check
             state = self._path.read_bytes()
-            journal = self._path.with_name(f"{STATE}-journal")  # the journal exists only if a rollback is needed
+            journal = self._path.with_name(f"{STATE}-journal")  # exists only if a rollback is needed
             if self._durable and _changes(state) != self._recorded_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
@@ -116,7 +117,7 @@ class Database:
             raise altered(self._path)
 
     def _check(self) -> None:
-        """Raise an error if the state file was altered, or contains triggers or views."""
+        """Raise an error if the state file was altered. A trigger or view is an alteration: a store has none."""
         # The first statement makes SQLite roll back a transaction that a killed process left open.
         if self.run("select 1 from sqlite_schema where type in ('trigger', 'view')"):
             raise altered(self._path)
@@ -145,7 +146,7 @@ class Database:
             yield
         except UnicodeEncodeError:
             raise_alone(StoreError(f"{self._path!r} cannot hold a path or text that is not valid UTF-8; rename it"))
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # their messages may quote secret data
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's messages may quote secret data
             name = getattr(error, "sqlite_errorname", None) or ""
             if name.startswith(_IN_USE):
                 raise_alone(

@@ -24,9 +24,10 @@ _NAP = 0.01  # seconds between two attempts to lock a store
 
 
 def identity_of(store: Path) -> str:
-    """Return inode and change time (ctime) of the file `format`. In a copied or restored store, they are different.
+    """Return the identity of a store: the inode number and the change time (ctime) of its file `format`.
 
-    Programs cannot set the change time. If the store is moved within its file system, both numbers stay the same.
+    A copied or restored store has a different identity, because programs cannot set the change time. A store that is
+    moved within its file system keeps its identity.
     """
     with disk_errors(store):
         file = (store / FORMAT).stat()
@@ -97,7 +98,7 @@ def _locked(path: Path) -> int | None:
         raise
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):  # false if the file has been replaced
+        if os.path.samestat(os.fstat(descriptor), path.stat()):  # otherwise, the file was replaced in between
             return descriptor
     os.close(descriptor)
     return None
@@ -122,7 +123,7 @@ def locked_directory(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def spill_directory(parent: Path | None = None) -> Iterator[Path]:
-    """Make a private temporary directory for rows of the log. A later call removes it if this process dies."""
+    """Make a private temporary directory for rows that do not fit in memory. Remove it when the block ends."""
     parent = parent or Path(tempfile.gettempdir())
     with suppress(OSError):
         remove_dead(parent, _SPILL_NAME)
@@ -132,7 +133,10 @@ def spill_directory(parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_dead(parent: Path, begins: str, ends: str = "") -> None:
-    """Remove this user's unlocked directories in `parent` whose names start with `begins` and end with `ends`."""
+    """Remove directories that killed processes left in `parent`: those of this user that no process has locked.
+
+    Only directories whose names start with `begins` and end with `ends` are removed.
+    """
     for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  only names; there may be many files
         directory = parent / name
         if name.startswith(begins) and name.endswith(ends):

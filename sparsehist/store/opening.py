@@ -25,7 +25,7 @@ from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, mark_path,
 
 @contextmanager
 def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str | None = None) -> Iterator[State]:
-    """Lock a store, and yield its state while the block runs.
+    """Lock a store while the block runs, and yield its `State`.
 
     If `durable` is false, writes are not synchronised, so the store may not survive a power cut, and no generation
     file is written (see `witnesses`). Events record `who` as the caller, by default the user of the operating system.
@@ -39,7 +39,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
             check_is_newest(state)
         check_is_original(state)
         with disk_errors(state.path):
-            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # SQLite has already used this journal
+            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # SQLite has already done the rollback
         # An earlier process may have died after its commit, but before it erased files and wrote generation files.
         state.erase_unknown()
         state.raise_marks()
@@ -67,7 +67,7 @@ def check_is_newest(state: State) -> None:
     seen = {}
     for path in {state.path, state.home}:
         mark = read_mark(path, state.store_id)
-        # If the generation file has this generation, but another identity, another copy of the store was adopted.
+        # If the generation file shows this generation with a different identity, another copy was adopted.
         overtaken = mark.generation == state.generation and mark.identity != state.identity
         seen[mark_path(path)] = mark.generation + overtaken
     for directory in state.publications:

@@ -18,7 +18,7 @@ from sparsehist.store.records import RegisteredFile
 PRIVATE = 0o600
 PUBLIC = 0o666  # mode of published files, before the umask of the process is applied
 NEW = ".new"
-"""Suffix of files being written; unfinished ones may be deleted."""
+"""Suffix of the names of unfinished files, which may be deleted."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT)
 _LARGEST = 1 << 26  # size limit in bytes; enough for a public ledger of 250,000 releases
@@ -121,7 +121,7 @@ def synchronise(path: Path) -> None:
 
 
 def check_file(directory: Path, registered: RegisteredFile) -> Path:
-    """Return the path of a registered file; raise an error if the file is missing or its size is wrong."""
+    """Return the path of a file that the state lists. Raise an error if it is missing or has the wrong size."""
     path = directory / registered.name
     try:
         size = path.stat().st_size
@@ -134,7 +134,7 @@ def check_file(directory: Path, registered: RegisteredFile) -> Path:
 
 
 def verify_file(directory: Path, registered: RegisteredFile) -> None:
-    """Raise an error if a registered file does not match its digest; read the file piece by piece."""
+    """Raise an error if a file does not match the digest in the state. Read the file piece by piece."""
     path = check_file(directory, registered)
     with disk_errors(path), path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != registered.digest:
@@ -142,7 +142,7 @@ def verify_file(directory: Path, registered: RegisteredFile) -> None:
 
 
 def verified(directory: Path, registered: RegisteredFile) -> bytes:
-    """Return the content of a registered file; raise an error if it does not match the digest."""
+    """Return the content of a file. Raise an error if it does not match the digest in the state."""
     path = check_file(directory, registered)
     with disk_errors(path):
         content = path.read_bytes()

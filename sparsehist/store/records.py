@@ -20,7 +20,7 @@ Past = Sequence[tuple[Fraction, float]]
 """The levels released on a noise path, in the order of their first release, with the lowest threshold of each."""
 NoiseArray: TypeAlias = "FloatArray | IntArray"
 Spot = Fraction | tuple[int, Fraction]
-"""A level; for running counts, (step, level)."""
+"""A level; for running counts, a release point: the pair (step, level)."""
 
 
 @secret
@@ -38,9 +38,11 @@ class RegisteredFile:
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A noise path of a series, with the files attached to it. `workload` names a workload, measure or query session.
+    """A noise path of a series, with the files that belong to this path.
 
-    Only the path of the cells is created with the series. Other paths have `path_id` -1 before their first release.
+    `kind` is cells, workload, measure or interactive. `workload` is the name of the workload, measure or session of
+    queries. The path of the cells is created with the series; before its first release, any other path has the
+    `path_id` -1.
     """
 
     series_id: str
@@ -59,10 +61,10 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class SeriesRecord:
-    """A series. `directory` and `paths` are empty until the series is committed. The first path is that of the cells.
+    """The record of a series. Before the series is committed, `directory` and `paths` are empty.
 
-    `series_id` is a random string in hex; it is also the name of the directory. `salt` is secret, and so is
-    `made_from`, which has keyed digests of the query and the log.
+    `series_id` is a random string in hex, which is also the name of the directory. The first of the `paths` is the
+    path of the cells. `salt` is secret, and so is `made_from`, which contains keyed digests of the query and the log.
     """
 
     series_id: str
@@ -85,7 +87,7 @@ class SeriesRecord:
 
 @dataclass(frozen=True)
 class ReleaseRecord:
-    """A committed release. `request` holds the caller's parameters; `metadata` is published with the rows.
+    """A committed release. `request` contains the caller's parameters; `metadata` is published with the rows.
 
     Everything except `request` is public. `generation` is the generation of the store after the commit. `threshold`
     is the effective threshold, minus infinity for a workload.
@@ -104,7 +106,8 @@ class ReleaseRecord:
 class Tracked:
     """The secret list of the tracked cells of a noise path, in the order in which they became tracked.
 
-    `position` has their positions in the counts file (-1 for an empty cell), `count` their true counts; shape (t,).
+    `position` contains the position of each cell in the file `counts`, or -1 for an empty cell. `count` contains the
+    true counts. Both have the shape (t,), where t is the number of tracked cells.
     """
 
     position: IntArray
@@ -125,9 +128,10 @@ class NewRound:
         positions: Positions of newly tracked cells in the counts file, -1 for an empty cell; shape (q,).
         counts: True counts, or true sums in steps, of newly tracked cells; shape (q,).
         empty_keys: Keys of newly tracked empty cells, in order; columns key_0, …. None if there are none.
-        paths: Noise of newly tracked cells by level, shape (q,) each, for every level of the path and this round's.
+        paths: Dict from level to the noise of the newly tracked cells, shape (q,). It has all levels released on the
+            path, including the level of this round.
         attachments: Files of the path, written by `State.write_attachment`.
-        step: For a running count, its step from 0; then `paths` is by step and level.
+        step: Step of a running count; the first step is 0. The keys of `paths` are then pairs (step, level).
         beside: Rounds of other paths that are committed together with this one.
     """
 
@@ -154,9 +158,10 @@ class NewRound:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A step of a running series; the first step is 0. `digest` is a keyed, secret digest of the (unit, key) pairs.
+    """A step that was appended to a running series; the first step is 0.
 
-    `digest` is None after `finish`. `unit_kind` is the data type of units in comparisons; `source` describes the log.
+    `digest` is a keyed, secret digest of the (unit, key) pairs of the step; it is None once the series is finished.
+    `unit_kind` is the data type in which units of different steps are compared; `source` describes the log.
     """
 
     step: int

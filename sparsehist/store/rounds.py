@@ -38,8 +38,9 @@ _TRACKING = ("cells", "measure")
 class Round:
     """A committed round: its file, and the sizes of the arrays in the file.
 
-    `n_past` is t, the number of cells tracked before; `n_new` is q, the number of newly tracked cells; `n_empty` of
-    these are empty. `n_levels` levels were released so far. `spends` is true if the round is the first at its level.
+    `n_past` (t) is the number of cells that were tracked before the round. `n_new` (q) is the number of cells that
+    became tracked in the round, and `n_empty` is the number of empty cells among these. `n_levels` is the number of
+    levels released on the path, including this round. `spends` is true if the round is the first at its level.
     """
 
     file: RegisteredFile
@@ -56,7 +57,7 @@ class Round:
 
 
 def sealed(*row: object) -> bytes:
-    """Return the digest of a round's row in the state: generation, name, level, threshold, step, metadata, spends."""
+    """Return the SHA-256 of a round's row in the state. The file of the round contains this digest."""
     return hashlib.sha256(json.dumps(row).encode()).digest()
 
 
@@ -100,7 +101,7 @@ class PathHistory:
         return Tracked(position, count)
 
     def empty_keys(self) -> pl.DataFrame:
-        """Return the keys of the tracked empty cells, in the order of `tracked`; there must be at least one."""
+        """Return the keys of the tracked empty cells (at least one), in the order in which they became tracked."""
         import polars as pl
 
         keys = [arrays["keys"].tobytes() for stored, arrays in self._with_new_cells() if stored.n_empty]

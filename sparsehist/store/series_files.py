@@ -33,7 +33,7 @@ COUNTS, SUPPORT, INDEX = "counts", "support", "index"
 BATCH_ROWS, SUPPORT_ROWS = 1 << 14, 1 << 12
 _COUNT = "count"
 SUM = "sum_"
-"""Prefix of columns of sums; the number of the measure follows."""
+"""Prefix of the names of columns of sums; the index of the measure follows, as in sum_0."""
 Groups: TypeAlias = "tuple[IntArray, IntArray, IntArray]"
 """For each count, in increasing order: the count, the position of its first key, the number of its keys."""
 
@@ -91,7 +91,7 @@ def write_sorted(
         return memoryview(batch.serialize()), counts, hash_keys(rows[_keys(stored)], salt, table)
 
     def batches(hashes: BinaryIO) -> Iterator[tuple[memoryview, int]]:
-        """Yield each part of `counts` with the position of its first key; append the hashes of its keys to a file."""
+        """Yield each part of `counts` with the position of its first key. Write the keys' hashes to a file."""
         frames = (piece for piece in chain([first], rest) if len(piece))
         for content, counts, of_keys in in_threads(prepared, frames, threads or cores()):
             if counts[0] < max(sizes, default=1) or (np.diff(counts) < 0).any():
@@ -124,7 +124,7 @@ def _keys(columns: Iterable[str]) -> list[str]:
 def _write_parts(
     path: Path, parts: Iterable[tuple[memoryview, int]], *, durable: bool
 ) -> tuple[RegisteredFile, WordArray]:
-    """Write parts to a file; return its record, and an array with the end, checksum and first entry of each part."""
+    """Write parts to a file. Return its record, and an index with the end, checksum and first entry of each part."""
     index: list[tuple[int, int, int]] = []
     with atomic_file(path, durable=durable) as file:
         for content, first in parts:
@@ -134,7 +134,7 @@ def _write_parts(
 
 
 class _Parts:
-    """The parts of a memory-mapped file. Each part is compared with its checksum when it is first read."""
+    """A memory-mapped file that consists of parts. A part is compared with its checksum when it is first read."""
 
     def __init__(self, path: Path, index: WordArray) -> None:
         ends, self._sums, self.first = index
@@ -151,9 +151,10 @@ class _Parts:
         return content
 
     def of_values(self, values: WordArray, side: Literal["left", "right"]) -> Iterator[tuple[int, slice]]:
-        """Yield the index of each part that may contain some of the sorted values, with the slice of these values.
+        """Find the parts of the file that may contain any of the given values, which must be sorted.
 
-        `side` must be "right" if the last entry of a part may equal the first entry of the next part.
+        Yield the index of each such part, and the slice of the values to look for in this part. `side` must be
+        "right" if the last entry of a part may equal the first entry of the next part.
         """
         low = np.searchsorted(values, self.first)
         high = np.append(np.searchsorted(values, self.first[1:], side), len(values))
@@ -166,7 +167,7 @@ class SeriesFiles:
     """The files of a series, opened for reading.
 
     Attributes:
-        groups: Count, first position and number of keys of each group of keys with equal count.
+        groups: Three arrays with an entry for each group: count, position of the first key, number of keys.
         n_nonzero: Number of keys with a positive count.
     """
 
@@ -185,11 +186,11 @@ class SeriesFiles:
         self._columns = _keys(self._read([], None).columns)
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """Return the keys at these positions of `counts`, in this order. Strings may share memory with other keys."""
+        """Return the keys at these positions of the file `counts`. Strings may share memory with other keys."""
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
-        """Return the sums of a measure at these positions of `counts`, as multiples of the measure's step."""
+        """Return the sums of a measure at these positions of the file `counts`, in multiples of its step."""
         (column,) = self._at(positions, [f"{SUM}{measure}"])
         return column.to_numpy()
 
@@ -204,7 +205,7 @@ class SeriesFiles:
         return pl.concat(rows)[np.argsort(order)]
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
-        """Return the positions of these keys in `counts`; -1 for keys that are not in the file."""
+        """Return the positions of these keys in the file `counts`; -1 for keys that are not in the file."""
         keys = keys.select(self._columns)
         bits = self.n_nonzero.bit_length()  # number of bits of a position
         hashes = hash_keys(keys, self._salt) >> np.uint64(bits)
@@ -232,7 +233,7 @@ class SeriesFiles:
         return self.all_keys().with_columns(pl.Series(_COUNT, np.repeat(count, size)))
 
     def _read(self, parts: Iterable[int], columns: list[str] | None) -> pl.DataFrame:
-        """Return the rows of these parts of `counts`, read as an Arrow stream: first the schema, then the parts."""
+        """Return the rows of some parts of the file `counts`. The schema and the parts form an Arrow stream."""
         stream = b"".join([self._schema, *(self._counts[number] for number in parts)])
         return pl.read_ipc_stream(io.BytesIO(stream), columns=columns)
 

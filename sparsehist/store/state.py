@@ -102,14 +102,14 @@ class State:
         return SeriesFiles(record.directory, record.files, record.salt)
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
-        """Return the current noise paths of a series, the path of the cells first; `record` may be outdated."""
+        """Return the current noise paths of a series, even if `record` is outdated. The path of cells comes first."""
         current = self.series(record.name)
         return list(current.paths) if current is not None and current.series_id == record.series_id else []
 
     def releases(
         self, record: SeriesRecord, *, path_id: int | None = None, name: str | None = None
     ) -> list[ReleaseRecord]:
-        """Return the releases of a series in order; optionally, only those on a path or with a name."""
+        """Return the releases of a series in order. `path_id` and `name` select releases by path or by name."""
         rows = self._database.run("read_releases", series_id=record.series_id, path_id=path_id, name=name)
         return [
             ReleaseRecord(path, named, as_level(level), threshold, json.loads(request), json.loads(metadata), at)
@@ -160,7 +160,7 @@ class State:
         return self._histories[path_id]
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return one row of costs per noise path, including dropped series. `finest` is 0 without a release."""
+        """Return the costs of each noise path, including dropped series. `finest` is 0 before the first release."""
         rows = self._with_times("read_ledger")
         for row in rows:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -213,7 +213,7 @@ class State:
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round with the rounds in its `beside`, all or none. Return the generation of the first round."""
+        """Commit a round and those in its field `beside`, all or none. Return the generation of the first round."""
         generation, rounds = self.generation + 1, (record, *record.beside)
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):
@@ -253,7 +253,7 @@ class State:
     def commit_step(
         self, record: SeriesRecord, step: StepRecord, files: Sequence[RegisteredFile], replaced: Sequence[str] = ()
     ) -> None:
-        """Append a step to a running series: register `files`, and erase the files named in `replaced`."""
+        """Append a step to a running series. Register the new files, and erase the files that they replace."""
         series_id, details = record.series_id, {"step": step.step + 1, "source": step.source}
         with self._changing("append"):
             self._database.insert("step", series_id=series_id, **asdict(step))

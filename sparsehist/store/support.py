@@ -48,7 +48,7 @@ def plain(rows: pl.DataFrame) -> pa.Table:
 
 
 def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) -> WordArray:
-    """Return the hash of each row of `keys`, which must not have nulls. Optionally, pass `plain(keys)` as `table`."""
+    """Hash each row of `keys`, which must not have nulls. If known, pass the result of `plain(keys)` as `table`."""
     table = plain(keys) if table is None else table
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)
@@ -94,10 +94,11 @@ def _absorb(state: WordArray, word: WordArray) -> None:
 
 
 def in_order(hashes: WordArray, rows: int) -> Iterator[WordArray]:
-    """Yield one word per hash, in increasing order, at most `rows` words at a time.
+    """Sort hashes in bounded memory. Yield arrays of up to `rows` words, with one word for each hash, in order.
 
-    A word has 64 bits: the leading bits of a hash, then the position of the hash in `len(hashes).bit_length()` bits.
-    The hashes may be memory-mapped. To bound memory, words are sorted in partitions that share their leading bits.
+    A word is a 64-bit integer: the leading bits of a hash, then the position of this hash among `hashes`, in
+    `len(hashes).bit_length()` bits. The hashes may be memory-mapped. Words with the same leading bits form a
+    partition, and one partition is sorted at a time.
     """
     of_position, bits = np.uint64(len(hashes).bit_length()), (len(hashes) // _SORTED).bit_length()
     for number in range(1 << bits):

@@ -40,7 +40,7 @@ class Mark(NamedTuple):
 
 
 def read_mark(store: Path, store_id: str) -> Mark:
-    """Return the last entry for a store in the generation file at its path; generation -1 if there is none.
+    """Return the last entry of a store in its generation file, or the generation -1 if there is no entry.
 
     Raises:
         StoreDamagedError: If the generation file cannot be read. Without it, an old copy could draw new noise.
@@ -49,7 +49,7 @@ def read_mark(store: Path, store_id: str) -> Mark:
 
 
 def raise_mark(store: Path, store_id: str, mark: Mark) -> None:
-    """Add a store's new generation to the generation file, unless it is there already. Keep lines of other stores."""
+    """Add a store's new generation to its generation file, unless the file shows it. Keep lines of other stores."""
     path = mark_path(store)
     marks, size = _read_marks(path)
     if marks.get(store_id, Mark()).generation >= mark.generation:
@@ -70,7 +70,7 @@ def _line(store_id: str, mark: Mark) -> bytes:
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
-    """Return a dict from store id to `Mark`, and the file's size in bytes (0 if the last line is incomplete)."""
+    """Return a dict from store id to `Mark`, and the file's size, or 0 if it must be rewritten before appending."""
     marks, lines, readable = dict[str, Mark](), list[bytes](), True
     try:
         content = read_regular(path)
@@ -97,7 +97,7 @@ def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
     The generation is -1 if there is no ledger, or if the caller may not read the ledger.
 
     Raises:
-        StoreError: If the file is not a ledger: it may have shown a newer generation.
+        StoreError: If the file is not a public ledger: before it was altered, it may have shown a newer generation.
     """
     try:
         stores = _read_ledger(directory / LEDGER_NAME)
@@ -108,7 +108,7 @@ def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
 
 @contextmanager
 def _editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
-    """Yield a dict from store id to entry of a public ledger; when the block ends, write the changed dict."""
+    """Lock a public ledger, yield its dict from store id to entry, and write the dict when the block ends."""
     path = directory / LEDGER_NAME
     with _locked(directory):
         with disk_errors(path):
@@ -160,7 +160,7 @@ def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:
-    """Return a dict from store id to entry of a public ledger, or {} without a ledger. May raise PermissionError."""
+    """Return a dict from store id to the entry of this store in a public ledger; {} if there is no ledger."""
     try:
         ledger = read_json(path)
         stores: dict[str, Any] = ledger["stores"]

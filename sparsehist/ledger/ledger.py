@@ -258,7 +258,7 @@ class Ledger:
         return left
 
     def charged(self, charges: Filter, population: str, excluded: str | None = None) -> Fraction:
-        """Return the sum of a filter's charges for a population, except the series with the id `excluded`."""
+        """Return the sum of a filter's charges for a population, leaving out the series with the id `excluded`."""
         order = enumerate(self._in_order_of_charge(charges, population))
         each = {account.series_id: self._charge(charges, account, earlier) for earlier, account in order}
         return self._together(population, each, excluded)

@@ -15,7 +15,8 @@ from sparsehist.privacy.filters import LEAST_OF_MEANS
 from sparsehist.privacy.levels import rounded_down
 
 PathName = tuple[str, str | None, str | None]
-"""Name of a noise path: kind (cells, measure, workload, interactive); measure, workload or session; strategy."""
+"""Name of a noise path: kind (cells, measure, workload or interactive), name (of the measure, workload or session of
+queries) and strategy. Parts that do not apply to the kind are None."""
 CELLS: PathName = ("cells", None, None)
 INTERACTIVE = "interactive"
 _LONGEST_EXACT = 16

@@ -228,7 +228,7 @@ def _errors(name: str, finest: Sequence[CellMetadata]) -> Table:
 
 
 def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
-    """Return the rows of a release for the keys in `largest`, with intervals; None for unpublished keys."""
+    """Return a row for each key in `largest`, with its noisy count and interval, or None if it is not published."""
     try:
         frame = release.intervals(CONFIDENCE)
     except SparsehistError:  # not all noise families have intervals

@@ -64,7 +64,7 @@ class MaxKeysChoice:
         bounding: "keep" or "share".
         estimates: Error of the largest keys for each bound, in counts: max_keys, bounding, bias (root mean square
             over these keys), noise (standard deviation) and error (both combined).
-        level: Total level of the releases of the series `keys` and `profile`; exact text.
+        level: Total level of the releases of the series `keys` and `profile`, as exact text.
         keys: Name of the series whose release showed the largest keys.
         profile: Name of the series that counts units by their number of keys.
     """
@@ -176,7 +176,7 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
         least = threshold / declared.unit_of_counts
     if (release.frame["noisy_count"] > least).any():
         return release
-    larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)  # rho is quadratic
+    larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)  # for a tenth of the noise
     raise NotFoundError(
         "the release may be noise alone, and its level is spent. Choose again under another name with a tenth of the "
         "noise, or set max_keys without a release. To show keys of 1,000 units, use four times the level that "

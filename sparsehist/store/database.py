@@ -1,8 +1,8 @@
 """Read and write a store's SQLite state file and the digest of that file.
 
-Each `Database` has its own connection. With `pragma synchronous = extra`, a commit synchronises the rollback journal
-and its directory, synchronises the state file, deletes the journal, and synchronises the directory again. The commit
-takes effect when the journal is deleted.
+Each `Database` has its own connection. With `pragma synchronous = extra`, a commit synchronises (fsync) the rollback
+journal and its directory, synchronises the state file, deletes the journal, and synchronises the directory again. The
+commit takes effect when the journal is deleted.
 
 SQLite detects few flipped bits, so `state.digest` holds the SHA-256 and the change counter of the state file. The
 digest is compared when a store is opened, and written (unsynchronised) when a store that changed is closed. After a

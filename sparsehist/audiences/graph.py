@@ -96,7 +96,7 @@ def read_graph(graph: Any) -> Graph:
 
 
 def _numbered(nodes: Iterable[Hashable], pairs: Iterable[Any]) -> tuple[dict[Any, int], IntArray]:
-    """Number all nodes, even if only in `pairs`. Return a dict from node to number, and the numbers of each pair."""
+    """Number `nodes` and all other nodes in `pairs`. Return a dict from node to number, and the pairs as numbers."""
     people: dict[Any, int] = {}
     try:
         for node in nodes:

@@ -19,7 +19,11 @@ def is_whole(dtype: pl.DataType) -> bool:
 
 
 def plain(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Return an expression that converts a column to Int64, bit by bit, or to bytes; categories stay unchanged."""
+    """Return an expression that converts a column of the log to one of the few types that are counted.
+
+    Integers, dates, times and booleans become Int64 (UInt64 keeps its bits), other values except categories become
+    bytes, and categories stay unchanged.
+    """
     column = pl.col(name)
     if dtype == pl.UInt64:
         return column.reinterpret(signed=True)
@@ -29,7 +33,7 @@ def plain(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """Convert values from `plain` back; text and categories become String. Refuse text that is not UTF-8."""
+    """Undo the conversion by `plain`, but return categories as strings. Polars raises an error at invalid UTF-8."""
     if dtype == pl.UInt64:
         return values.reinterpret(signed=False)
     if dtype == pl.Binary or is_whole(dtype):
@@ -48,7 +52,7 @@ def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -> Iterator[pl.DataFrame]:
-    """Yield batches of columns converted by `plain`, and of computed columns; the last batch may be empty."""
+    """Yield frames of about `BATCH_ROWS` rows with some columns, converted by `plain`, and with computed columns."""
     rows = log.rows.select(*(plain(name, log.dtypes[name]) for name in columns), *computed.values())
     waiting = [pl.DataFrame(schema=rows.collect_schema())]
     for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
@@ -60,7 +64,7 @@ def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -
 
 
 def kept(batch: pl.DataFrame, rules: Mapping[str, pl.Expr], broken: set[str]) -> pl.DataFrame:
-    """Drop rows for which the rule of some column is false, and add the names of these columns to `broken`."""
+    """Drop the rows for which the rule of some column is false, and add the names of such columns to `broken`."""
     checks = batch.select(rule.all().alias(name) for name, rule in rules.items()).to_dicts()
     failed = [name for check in checks for name, holds in check.items() if not holds]
     broken.update(failed)

@@ -23,7 +23,7 @@ Codes32: TypeAlias = "NDArray[np.uint32]"
 CODE_BITS = 32
 MOST_CODES = 2**CODE_BITS - 2
 _FIRST_BITS = 15
-_LEAST_SLOTS_PER_CODE = 2  # in a half-full table, two of three codes are in the first slot of their hash
+_LEAST_SLOTS_PER_CODE = 2  # at most half of the slots are in use, so most searches end at the first slot
 
 
 def row_hash(rows: pl.DataFrame, seed: int) -> WordArray:
@@ -32,27 +32,27 @@ def row_hash(rows: pl.DataFrame, seed: int) -> WordArray:
 
 
 def take(rows: pl.DataFrame, positions: NDArray[np.integer]) -> pl.DataFrame:
-    """Return the rows at some positions; faster than `gather`, which makes a query plan."""
+    """Return the rows at the given positions. The expression `gather` would be slower, as it needs a query plan."""
     return rows[pl.Series(positions.astype(np.uint32, copy=False))]
 
 
 class Codes:
-    """The distinct rows of some columns, given by their dtypes, and the codes of these rows. Thread-safe. Secret."""
+    """A thread-safe table with the distinct rows of some columns and a code for each row. The rows are secret."""
 
     def __init__(self, dtypes: Sequence[pl.DataType]) -> None:
         self._seed, self._lock = secrets.randbits(64), Lock()
-        # The row of each code: one large chunk of rows, then smaller chunks of newer rows.
+        # `_values` contains the row of each code, in one large chunk and then in smaller chunks of newer rows.
         names = key_names(len(dtypes))
         self._values, self._in_first_chunk = pl.DataFrame(schema=dict(zip(names, dtypes, strict=True))), 0
         # A slot contains a code plus one, or 0 if it is free. `_hashes` contains the hash of each code.
         self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
         self._hashes: WordArray = np.empty(0, dtype=np.uint64)
         self._size = 0
-        # If distinct rows have the same hash, only the first has a slot. `_strays` has the codes of the others.
+        # If distinct rows have equal hashes, only the first has a slot. `_strays` is a dict from the others to codes.
         self._strays: dict[str, int] = {}
 
     def values(self) -> pl.DataFrame:
-        """Return the row of each code, in one chunk, which makes `take` six times as fast."""
+        """Return the rows in the order of their codes, in one chunk, which makes `take` six times as fast."""
         return self._values.rechunk()
 
     def codes(self, rows: pl.DataFrame) -> Codes32:
@@ -78,7 +78,7 @@ class Codes:
         return unsorted
 
     def _reserve(self, more: int) -> None:
-        """Reserve slots and memory for `more` codes."""
+        """Enlarge the hash table and the array of hashes if they have no room for `more` new codes."""
         most = self._size + more
         if most > MOST_CODES:
             raise DataError("the log has too many distinct values for one machine: count it with Spark")
@@ -102,15 +102,17 @@ class Codes:
         return (slots + 1) & (self._slots.size - 1)
 
     def _look_up(self, hashes: WordArray) -> tuple[Codes32, IndexArray]:
-        """Return the code of each hash, and the positions in `hashes` of new hashes, in the order of their codes."""
+        """Return the code of each hash. New hashes get codes; return their positions, in the order of the codes."""
         slots = self._home(hashes)
-        # mode="clip" checks no range, which halves the time. A free slot gives 2**32 - 1, which is no code.
+        # With mode="clip", numpy does not check indices, which halves the time. A free slot contains 0, so its result
+        # is 2**32 - 1, which is not the code of any row.
         codes = np.take(self._slots, slots, mode="clip") - np.uint32(1)
         rows = np.flatnonzero((np.take(self._hashes, codes, mode="clip") != hashes) | (codes > MOST_CODES))
         slots, new = slots[rows], [np.empty(0, dtype=np.intp)]
         while rows.size:
             free = np.flatnonzero(self._slots[slots] == 0)
-            # If several hashes claim a free slot, the last to write its number gets it. Others try the next slot.
+            # Several hashes may find the same free slot. The one whose number is written last gets the slot, and
+            # the others try the next slot.
             mine = np.arange(1, free.size + 1, dtype=np.uint32)
             self._slots[slots[free]] = mine
             first = free[self._slots[slots[free]] == mine]
@@ -125,7 +127,7 @@ class Codes:
         return codes, np.concatenate(new)
 
     def _stray_codes(self, rows: pl.DataFrame) -> Codes32:
-        """Return the codes of rows that have the hash of a different row, and add codes for new rows."""
+        """Return the codes of rows whose hash is that of a different row. Give a new code to each new row."""
         texts = [repr(row) for row in rows.rows()]
         new = {text: number for number, text in enumerate(texts) if text not in self._strays}
         self._reserve(len(new))
@@ -141,6 +143,6 @@ class Codes:
         # Copy the values, as a view of a few values would keep the whole batch in memory.
         new = pl.DataFrame(new.to_arrow(compat_level=pl.CompatLevel.oldest()))
         self._values = pl.concat([self._values, new], rechunk=False)
-        # `take` is faster from one chunk, but joining chunks copies all rows, so join when an eighth of them are new.
+        # `take` is faster from one chunk, but joining chunks copies all rows. So join them when an eighth is new.
         if 8 * (self._size - self._in_first_chunk) > self._size:
             self._values, self._in_first_chunk = self._values.rechunk(), self._size

@@ -62,7 +62,7 @@ class ClosedQuery(Query):
 
     @property
     def is_checked(self) -> bool:
-        """Whether the query was checked with all its sources. Tables and views of a session cannot be checked."""
+        """Whether the check covered the query and all its sources. It cannot cover tables and views of a session."""
         world = self.world
         return world is not None and world.verified and all(one.checked for one in world.sources.values())
 
@@ -104,7 +104,7 @@ class Counts:
 
     Attributes:
         frame: A frame or another table, with key columns and a count column.
-        count: Name of the count column. Counts are whole numbers of at least 0; rows with 0 are left out.
+        count: Name of the count column. Counts are non-negative integers; rows with count 0 are left out.
         counted_by: The `CountingSql` that made the counts. `create` refuses a series with another key or `max_keys`.
         largest: Largest amount that one unit adds to the count of a key. Required; must be 1.
 
@@ -158,7 +158,8 @@ class CountedKeys:
     Attributes:
         counts: One row per key, in arbitrary order: column count (Int64; 0 if all units with the key keep other
             keys), and sum_0, … (Int64, in steps) for each measure.
-        keys: Function that returns the keys of some rows: columns key_0, … in the canonical dtypes of the domain.
+        keys: Function from positions in `counts` to a frame of the keys at these positions, with columns key_0, … in
+            the canonical dtypes of the domain.
         engine: Name and version of the engine, such as "polars 2.1.0". A unit with too many keys keeps the same keys
             only if salt and engine are the same.
     """
@@ -174,7 +175,7 @@ class CountedKeys:
         return cls(frame.drop(keys), frame[keys].__getitem__, engine)
 
     def rows(self, positions: IndexArray | slice) -> pl.DataFrame:
-        """Return some keys with their counts: columns key_0, …, count and sum_0, …."""
+        """Return the keys at the given positions with their counts: columns key_0, …, count and sum_0, …."""
         return self.keys(positions).hstack(self.counts[positions])
 
     @property
@@ -191,8 +192,9 @@ class CountRequest:
         unit: Columns of the log that identify the unit; empty for `Counts`.
         salt: 16 secret random bytes that determine which keys a unit keeps.
         temporary_directory: Parent of the private directory for rows that do not fit in memory.
-        weights: Pairs (weight, largest number of keys), largest weight first: a full count. A unit adds the weight of
-            the first pair that allows its number of keys. A unit with too many keys for the last pair is cut.
+        weights: Pairs (weight, largest number of keys of a unit with this weight). The first and largest weight is a
+            full count. To each of its keys, a unit adds the first weight that allows its number of keys. A unit with
+            more keys than the last pair allows keeps only that many keys.
         threads: Number of counting threads; by default the number of cores. Polars reads and sorts with all cores.
         progress: Function called with the name of each phase when it begins.
         portable: Whether a unit keeps its first keys in the portable order (`counting/tuples.py`).
@@ -237,7 +239,7 @@ class CountRequest:
 
 
 def names_of(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return a name, a sequence of names or None as a tuple of names."""
+    """Return a tuple of names, given one name, a sequence of names or None, which stands for no names."""
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 

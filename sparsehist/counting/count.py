@@ -25,8 +25,9 @@ _UNBOUNDED = 2**62
 def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -> CountedKeys:
     """Count the units of each key, with each unit bounded to `max_keys` distinct keys.
 
-    Rows without a usable key are refused or left out first. A unit's keys in the same cell count once. `declared` has
-    the fields of a `CountRequest`. A log without valid rows is refused unless `may_be_empty` is true.
+    Rows without a usable key are first refused or dropped. If several keys of a unit are in one cell, the unit is
+    counted once there. `declared` has the fields of a `CountRequest`. A log without valid rows is refused unless
+    `may_be_empty` is true.
     """
     request = request_of(**declared)
     if isinstance(source, Counts):
@@ -63,7 +64,7 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
 
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
-    """List all distinct pairs of a unit and a key of the domain, however many. Refuse Counts and Spark frames."""
+    """List all distinct pairs of a unit and a key, without bounding units. Refuse `Counts` and Spark frames."""
     request = request_of(max_keys=_UNBOUNDED, **declared)
     return in_memory.kept_pairs(checked_log(source, request), request)
 

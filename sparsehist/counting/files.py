@@ -30,7 +30,10 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
-    """Return the files that a source names as a `Log` of these columns (all if empty), or None if it names none."""
+    """Open the files that a source names as a `Log` with the given columns, or with all columns if none are given.
+
+    Return None if the source does not name files but is, for example, a frame.
+    """
     named = files_of(source)
     if named is None:
         return None
@@ -103,7 +106,10 @@ def _suffix(path: str) -> str:
 def _scan(
     path: str, files: Files, columns: Sequence[str], dtypes: dict[str, pl.DataType] | None = None
 ) -> pl.LazyFrame:
-    """Return a lazy frame of a file or of all files that a URL matches, with the columns in `dtypes` (None: all)."""
+    """Return a lazy frame of a file, or of all files that a URL matches.
+
+    The frame has the columns in `dtypes` with these types, or all columns of the file if `dtypes` is None.
+    """
     suffix, source = _suffix(path), path if is_remote(path) else glob.escape(path)
     options: dict[str, Any] = {"storage_options": dict(files.storage_options) or None}
     if files.hive and dtypes is not None:
@@ -137,14 +143,14 @@ def _scan(
 
 
 def _widest(dtype: pl.DataType) -> pl.DataType:
-    """Return a type for a column of several files: Int64 for whole numbers, String for categories, else unchanged."""
+    """Return the type as which a column of several files is read, given its dtype in the first file."""
     if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
         return pl.Int64()
     return pl.String() if dtype in TEXTS else dtype
 
 
 def _of_folders(name: str, paths: pl.Series) -> pl.Series:
-    """Return, for each path, the value of a column that is written in folder names."""
+    """Return the value of a column for each path, from folder names such as `day=2024-01-31`."""
     distinct = paths.unique()
     return paths.replace_strict(distinct, [_of_folder(name, path) for path in distinct], return_dtype=pl.String)
 

@@ -48,7 +48,7 @@ def _digest(key: str, state: list[Any]) -> str:
 
 
 def _files(source: object) -> list[Any] | None:
-    """Return paths, sizes and times of the local files of a source, or None if the source cannot be compared."""
+    """Return path, size and times of change of each local file of a source; None if it cannot be compared."""
     if isinstance(source, ClosedQuery):
         sources = [] if source.world is None or source.unverified else source.world.sources.values()
         states = [_files(list(one.files) or one.origin) for one in sources]

@@ -1,9 +1,12 @@
-"""Count a log on all cores of one machine: convert rows to words, group them by unit, and bound group by group.
+"""Count a log on all cores of one machine.
 
-A group of units fits the cache of a core. Sorting one 64-bit number per row groups the rows by (unit, key) pair and
-orders the keys of each unit. The number has some bits of the unit, some bits of a hash of unit and key, and the
-position of the row. If different pairs have equal bits, their rows are sorted again by unit, hash and key. So units
-are never merged, and the keys that a unit keeps depend only on the salt and on the values of the unit and its keys.
+Units and keys are converted to *words*: integers of at most 64 bits, which differ if the values differ (`words.py`).
+Rows are split into groups of units that fit the cache of a core, and units are bounded group by group.
+
+In a group, sorting one 64-bit integer per row brings the rows of each (unit, key) pair together and orders the keys
+of each unit. This sort key has some bits of the unit's word, some bits of a hash of unit and key, and the position of
+the row. If different pairs collide in these bits, their rows are sorted again by unit, hash and key. So units are
+never merged, and the keys that a unit keeps depend only on the salt and on the values of the unit and its keys.
 Rows that do not fit in memory are written to disk; distinct texts stay in memory.
 """
 
@@ -29,18 +32,18 @@ from sparsehist.threads import cores, in_threads
 from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray, WordArray, secret
 
 GROUP_ROWS = 1 << 16
-AHEAD = 16  # number of groups that are bounded in advance, so that no thread waits
-UNIT_BITS = 24  # bits of the unit in a sorted number; they follow the bits that all units of a group have in common
-DENSE = 2  # if there are at most this many cells per row of the log, totals are an array over all cells
+AHEAD = 16  # number of groups that may be bounded before their results are needed, so that no thread waits
+UNIT_BITS = 24  # bits of the unit's word in a sort key: those after the leading bits, which a whole group shares
+DENSE = 2  # totals are arrays over all cells if there are at most this many cells per row of the log
 
 
 @secret
 class Pairs(NamedTuple):
-    """The distinct (unit, key) pairs of a group of units, ordered by unit. Secret.
+    """The distinct (unit, key) pairs of a group of units, ordered by unit, after each unit was bounded. Secret.
 
     Attributes:
         units: The word of each unit, as in `WordLog.rows`; shape (units,).
-        sizes: Number of distinct keys of each unit; shape (units,).
+        sizes: Number of distinct keys of each unit before bounding; shape (units,).
         cells: The cell of each kept pair; shape (pairs,).
         added: The weight of each kept pair (None if all weights are 1), then the clipped steps of each kept pair for
             each measure; shape (pairs,) each.
@@ -93,13 +96,13 @@ def kept_pairs(log: Log, request: CountRequest) -> UnitPairs:
 
 
 class WordLog:
-    """A log, converted to words of units, words of keys, and steps of measures. Secret.
+    """A log that was converted to integers: for each row, words of its unit and key, and steps of measures. Secret.
 
     Attributes:
         units: Converts units to words and back.
         keys: Converts keys to words and back.
-        rows: The converted rows. Words of units are multiplied by a secret odd number: this is a bijection, and it
-            gives all groups about the same number of units.
+        rows: The converted rows. Words of units are multiplied by a secret odd number modulo 2**64. This is a
+            bijection, and it gives all groups about the same number of units.
     """
 
     def __init__(self, log: Log, request: CountRequest) -> None:
@@ -193,7 +196,7 @@ class WordLog:
         return Pairs(units[begins], sizes, cells, [weights, *sums])
 
     def unit_frame(self, units: WordArray) -> pl.DataFrame:
-        """Convert words of units, as in `rows`, back to units."""
+        """Return a frame of the units with the given words, which are multiplied as in `rows`."""
         return self.units.frame(units * self._inverse)
 
 
@@ -205,16 +208,17 @@ def _texts(frame: pl.DataFrame) -> pl.Series:
 def distinct_pairs(
     units: WordArray, cells: Numbers32or64, hashes: WordArray, bits: int, rank: Callable[[Numbers32or64], IndexArray]
 ) -> tuple[NDArray[np.uint32], IndexArray]:
-    """Order rows by unit, hash, and value of the key, and find where each distinct (unit, key) pair begins.
+    """Sort rows by unit, then by hash, then by value of the key, and find the distinct (unit, key) pairs.
 
-    The words of `units` have their first `bits` bits in common. `rank` returns the ranks of cells by value. It is
-    called only if pairs with equal hashes differ. Returns the order of the rows, and where each pair begins in it.
+    Each row has the word of a unit, the cell of a key, and a hash of both. The first `bits` bits of all units are
+    equal. `rank` returns the ranks of cells by value, and is called only if different keys of a unit have equal
+    hashes. Return the positions of the rows in sorted order, and where each pair begins in this order.
     """
     for_position = np.uint64(max(units.size - 1, 1).bit_length())
     for_hash = np.uint64(64 - UNIT_BITS) - for_position
     words = units << np.uint64(bits) >> np.uint64(64 - UNIT_BITS) << for_hash | hashes >> np.uint64(64) - for_hash
     words = words << for_position | np.arange(units.size, dtype=np.uint64)
-    words = pl.Series(words).sort(multithreaded=False).to_numpy()  # numpy takes three times as long
+    words = pl.Series(words).sort(multithreaded=False).to_numpy()  # sorting in numpy takes three times as long
     order = (words & ((np.uint64(1) << for_position) - np.uint64(1))).astype(np.uint32)
     words = words >> for_position
     by_bits = words >> for_hash
@@ -222,7 +226,8 @@ def distinct_pairs(
     new = first | first_of_runs(np.take(cells, order, mode="clip"))
     mistaken = (new & ~first_of_runs(words)) | (first & ~first_of_runs(by_bits))
     if mistaken.any():
-        # If different pairs have equal words, or different units have equal bits, sort their rows by complete values.
+        # Each of `words` is an integer with some bits of a unit and of a hash. Different pairs may have equal words,
+        # and different units equal bits (collisions). If so, sort the rows of these units by complete values.
         run = np.cumsum(first_of_runs(by_bits))
         positions = np.flatnonzero(np.isin(run, run[mistaken]))
         rows = order[positions]
@@ -241,7 +246,7 @@ def first_of_runs(ordered: AnyArray) -> BoolArray:
 
 
 def mixed(words: WordArray) -> WordArray:
-    """Mix the bits of words in place, by the last steps of SplitMix64, and return the words."""
+    """Mix the bits of 64-bit integers in place, by the last steps of SplitMix64, and return the same array."""
     words ^= words >> np.uint64(30)
     words *= np.uint64(0xBF58476D1CE4E5B9)
     words ^= words >> np.uint64(27)
@@ -251,7 +256,7 @@ def mixed(words: WordArray) -> WordArray:
 
 
 def _added_up(parts: list[Pairs], names: Sequence[str]) -> pl.DataFrame:
-    """Return the distinct cells of all pairs with their totals; empty `parts` to free memory early."""
+    """Return one row for each distinct cell, with its count and sums. Empty `parts`, to free memory early."""
     cells = pl.Series("cell", np.concatenate([part.cells for part in parts]))
     columns = zip(names, zip(*(part.added for part in parts), strict=True), strict=True)
     added = {name: np.concatenate(column) for name, column in columns if column[0] is not None}

@@ -90,9 +90,10 @@ def _is_missing(column: pl.Series) -> pl.Series:
 
 
 def _cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, BoolArray]:
-    """Convert keys without nulls to canonical dtypes, and return the cells with a mask of the keys in the domain.
+    """Convert keys without nulls to canonical dtypes, and return them with a mask of the keys in the domain.
 
-    For whole numbers and dates, strings (as in CSV files) are parsed. A string that cannot be parsed is outside.
+    If the domain has whole numbers or dates, strings (as in CSV files) are parsed. A string that cannot be parsed is
+    outside the domain.
     """
     parsed = keys.select(
         _parsed(column, dtype) if column.dtype == pl.String and not domain.accepts(at, column.dtype) else column

@@ -45,7 +45,7 @@ class Log:
         dtypes: Dtype of every column.
         label: Name of the log in errors.
         files: Dict from the path or URL of each file to its lazy frame.
-        texts: Columns of strings that may be whole numbers or dates.
+        texts: Columns of strings that may be parsed as whole numbers or dates, as in CSV files.
     """
 
     rows: Any = field(repr=False)
@@ -79,7 +79,7 @@ class Log:
 
 
 def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
-    """Cast a column to dates or strings. Strings are parsed later if the domain has whole numbers or dates."""
+    """Return a cast to a type of `key_types`, and its dtype. Integers become strings, which are parsed later."""
     column = pl.col(name)
     written = dtype in TEXTS or dtype.is_integer() or dtype == pl.Boolean or dtype.is_decimal()
     if to == "date" and dtype in TEXTS:
@@ -155,7 +155,10 @@ def _explained(failure: BaseException, label: str, log: Log | None) -> Sparsehis
 
 
 def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False) -> None:
-    """Refuse unit columns of floats, decimals or lists, or that tuples and the portable order cannot encode."""
+    """Refuse unit columns with values that can be written in several ways, such as floats, decimals and lists.
+
+    If the unit has several columns or `portable` is true, also refuse types that cannot be encoded (`tuples.py`).
+    """
     for unit in units:
         dtype = log.dtypes[unit]
         if dtype.is_float() or dtype.is_decimal():
@@ -173,7 +176,10 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
 
 
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
-    """Refuse key columns whose dtype does not fit. Strings may be ISO dates or, in files, also whole numbers."""
+    """Refuse key columns whose dtype does not fit the domain.
+
+    Strings are accepted for dates, such as 2024-01-31, and in files also for whole numbers. They are parsed later.
+    """
     for column, name in enumerate(key):
         expected, dtype = domain.dtypes[column], log.dtypes[name]
         parsed = dtype == pl.String and (expected == pl.Date or (name in log.texts and expected.is_integer()))

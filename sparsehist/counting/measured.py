@@ -1,8 +1,8 @@
 """Convert columns of measures to whole numbers of steps, or to null if a row cannot be measured.
 
-A value is rounded towards zero to a multiple of the step. A float becomes the largest multiple whose nearest float is
-not above this float. So the float 0.29, slightly below 29/100, is 29 steps of 0.01. The guarantee does not depend on
-this rounding, because the sum of each unit is clipped afterwards.
+A value is rounded towards zero to a multiple of the step. A float becomes the largest multiple that, when rounded to
+a float, is not above the value. So the float 0.29, which is slightly below 29/100, is 29 steps of 0.01. The guarantee
+does not depend on this rounding, because the sum of each unit is clipped afterwards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return a dict from the name of a temporary column of steps to each measure that sums a column of the log."""
+    """Name a temporary column of steps for each measure that has a column. Return a dict from name to measure."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
@@ -51,7 +51,7 @@ def check_number(column: str, log: Log) -> pl.DataType:
 def steps_sql(
     measure: Measure, column: str, cast: Callable[[str, str], str], exact: type[np.floating] = np.float64
 ) -> tuple[str, str]:
-    """Return SQL for the number of steps of a row, as in `float_steps`, and SQL that is true if it can be measured.
+    """Return SQL that converts a value to steps as `float_steps` does, and SQL that is true if it can be converted.
 
     Args:
         measure: The measure.
@@ -104,9 +104,10 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
 
 
 def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
-    """Convert each double to the largest Int32 number of steps that, as a float of type `exact`, does not exceed it.
+    """Convert each double to whole steps: the largest multiple that, as a float of type `exact`, does not exceed it.
 
-    This uses numpy, because Polars divides by multiplying with the inverse, which rounds twice.
+    The result is Int32, and null where a value cannot be measured. It is computed with numpy, because Polars divides
+    by multiplying with the inverse, which rounds twice.
     """
     rises, per = float(measure.step.numerator), float(measure.step.denominator)
     number = (values.fill_null(np.nan) if values.null_count() else values).to_numpy()

@@ -70,7 +70,7 @@ def memory_bytes(limit: str | int | None) -> int:
 
 @contextmanager
 def reporting(progress: Progress) -> Iterator[Callable[[str], None]]:
-    """Yield a function to be called with the name of each phase when it begins."""
+    """Yield a function that reports progress. Call it with the name of each phase when the phase begins."""
     begin = time.perf_counter()
 
     def show(phase: str) -> None:

@@ -10,27 +10,29 @@ import numpy as np
 
 from sparsehist.typing import AnyArray, IndexArray
 
-GROUP_BITS = 8  # leading bits of the words of units, by which rows are grouped
+GROUP_BITS = 8  # rows are grouped by this number of leading bits of the unit's word
 
 
 class Rows:
-    """The rows of a log: words of units, words of keys, and numbers of measures. Adding is thread-safe. Secret.
+    """The rows of a log as integers: a word for the unit, a word for the key, and the steps of each measure. Secret.
+
+    A word is an integer of at most 64 bits that identifies a unit or key (`words.py`). `add` is thread-safe.
 
     Args:
         directory: Directory for temporary files with the rows that do not fit in memory.
-        memory: Most bytes of rows in memory.
+        memory: Largest number of bytes of rows that stay in memory.
     """
 
     def __init__(self, directory: Path, memory: int) -> None:
         self._directory, self._free, self._lock = directory, memory, Lock()
-        # Each block has its columns, in memory or memory-mapped, and the bounds of its groups of units.
+        # Each block has its columns, in memory or memory-mapped, and the positions where its groups of units begin.
         self._blocks: list[tuple[list[AnyArray], IndexArray]] = []
 
     def __len__(self) -> int:
         return sum(int(bounds[-1]) for _, bounds in self._blocks)
 
     def add(self, *columns: AnyArray) -> None:
-        """Add a batch of rows: words of units, words of keys, and numbers of measures; shape (n,) each."""
+        """Add a batch of rows: words of units, words of keys, and steps of each measure; shape (n,) each."""
         group = (columns[0] >> np.uint64(64 - GROUP_BITS)).astype(np.uint8)
         order = np.argsort(group, kind="stable")  # radix sort
         bounds = np.append(0, np.cumsum(np.bincount(group, minlength=1 << GROUP_BITS)))

@@ -100,7 +100,7 @@ def _of_relation(relation: Any, columns: Sequence[str], label: str) -> Log:
 def checked_query(
     query: Query, unit: str | Sequence[str], key: str | Sequence[str] = (), lookup: Lookup | None = None
 ) -> ClosedQuery:
-    """Return a query with its current sources, files and types fixed, without running it.
+    """Check a query without running it, and return it with its current sources, files and column types fixed.
 
     A query that may mix units is refused, unless it is unverified or `unit` is empty. The result must have the
     columns in `key`. `lookup` returns the source for a name in FROM that the query itself does not declare.
@@ -125,7 +125,7 @@ def checked_query(
 
 
 def as_table(source: object) -> object:
-    """Return files and lazy frames as a Polars frame. Return other sources unchanged, because DuckDB reads them."""
+    """Return files and lazy frames as a Polars frame. Return other sources unchanged, as DuckDB can read them."""
     log = Log(source, {}, "the LazyFrame") if isinstance(source, pl.LazyFrame) else open_files(source)
     if log is None:
         return source
@@ -149,9 +149,10 @@ def check_query(
     public: Mapping[str, object] | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> None:
-    """Refuse a query unless each unit's rows depend only on that unit's own rows and on public tables.
+    """Raise an error if a query may mix units, without running the query.
 
-    The query is not run: DuckDB plans it over empty tables. docs/sql.md describes allowed queries.
+    In the result, the rows of a unit may depend only on rows of this unit and on public tables. DuckDB only
+    plans the query over empty tables. docs/sql.md describes allowed queries.
 
     Args:
         query: One SELECT.

@@ -37,7 +37,7 @@ _NAMES = {
 
 
 def part_of_tuple(name: str, dtype: pl.DataType) -> str:
-    """Return the letter of a column's dtype; refuse dtypes whose values can be written in several ways."""
+    """Return the letter for the dtype of a column; refuse dtypes whose values can be written in several ways."""
     if dtype.is_integer():
         return "i"
     if isinstance(dtype, pl.Datetime):

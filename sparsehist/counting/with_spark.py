@@ -2,7 +2,7 @@
 
 Spark runs the query of `counting_sql` with the options of a series: bad rows may be refused, and a unit may add less
 than 1 to a count. Rows are shuffled once, by unit. Only pairs of units above the bound are hashed and sorted in the
-portable order. No Python runs on the executors. Spark may repeat a task, because values do not depend on the task.
+portable order. No Python runs on the executors. Spark may repeat a task, which then gives the same result.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def in_order(log: Log, request: CountRequest, salt: bytes) -> Iterator[pl.DataFr
 
 @contextmanager
 def _refusals(log: Log, rules: list[DataError]) -> Iterator[None]:
-    """Replace an exception that Spark raises at a condition of `_ruled` with the error for the violated rule."""
+    """Replace an exception that Spark raises for an invalid row with the error of the violated rule."""
 
     def error_of(failure: BaseException) -> DataError | None:
         raised = re.search(rf"{_REFUSED}(\d+)", str(failure))
@@ -166,7 +166,7 @@ def _comparable(column: str, dtype: pl.DataType) -> str:
 
 
 def _ruled(rules: list[DataError], choice: Choice, condition: str, error: DataError) -> str:
-    """Return SQL for a condition that drops bad rows if `choice` is "drop", and otherwise raises `error` at them."""
+    """Return SQL for a condition on rows: it drops invalid rows if `choice` is "drop", else it raises `error`."""
     if choice == "drop":
         return condition
     rules.append(error)

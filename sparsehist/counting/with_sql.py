@@ -1,6 +1,6 @@
 """Count a log inside its warehouse, with one SELECT that returns only counts.
 
-The query is made from a template and from `DIALECTS`, the differences between dialects. sqlglot quotes names and
+The query is made from a template and from `DIALECTS`, the SQL that differs between dialects. sqlglot quotes names and
 string literals. The salt is a parameter of the query.
 """
 
@@ -142,7 +142,7 @@ class CountingSql:
             raise DeclarationError(f"declare the series with the parameters its counts were made with: {of_query}")
 
     def counts(self, result: object) -> Counts:
-        """Return the result of the query as a log for `create`.
+        """Return the result of the query as `Counts`, which `create` accepts as a log.
 
         Args:
             result: Rows of the query: a frame, an Arrow table, or the path, pattern or URL of Parquet files.
@@ -174,8 +174,8 @@ def counting_sql(
     """Return a query that counts a log in its warehouse, for example in PostgreSQL.
 
     The query drops rows without a unit or a key (null or empty), rows whose key is outside the domain, and rows that
-    cannot be measured. Otherwise it counts as `sparsehist.create` does in the portable order. Names of columns are
-    case-sensitive.
+    cannot be measured. Otherwise it counts as `sparsehist.create` does with `sh.Keep(portable=True)`: a unit with too
+    many keys keeps those whose salted SHA-256 digests are smallest. Names of columns are case-sensitive.
 
     Args:
         dialect: "duckdb", "postgres", "clickhouse" or "spark".
@@ -256,13 +256,13 @@ def check_name(name: object) -> None:
 
 
 class Dialect:
-    """Write a counting query, with its names, values and conditions, in one SQL dialect."""
+    """A writer of counting queries in one SQL dialect. Its methods return pieces of SQL as strings."""
 
     def __init__(self, dialect: str) -> None:
         self._dialect, self.words = dialect, DIALECTS[dialect]
 
     def write(self, what: str, x: str) -> str:
-        """Return SQL for an operation of `DIALECTS` that is applied to the expression `x`."""
+        """Return SQL that applies the operation `what` of `DIALECTS` to the expression `x`."""
         return self.words[what].replace("{x}", x)
 
     def name(self, name: str) -> str:
@@ -283,8 +283,9 @@ class Dialect:
     ) -> str:
         """Return the counting query, rendered from its template.
 
-        `columns` are three lists of log columns: of units, keys and measures. `units`, `cells` and `steps` are pairs
-        of SQL: a value, and the condition that the value is valid. `parts` are other fields of the template.
+        `columns` are three lists of columns of the log: those of units, of keys and of measures. `units`, `cells` and
+        `steps` are lists of pairs of SQL strings: a value, and the condition that this value is valid. `parts` are
+        other fields of the template.
         """
         keys = key_names(domain.columns)
         texts = [self.part("key", dtype, f"sized.{key}") for key, dtype in zip(keys, domain.dtypes, strict=True)]
@@ -313,7 +314,7 @@ class Dialect:
         """Return SQL for the string form of a unit, which is hashed, and SQL that is true if the unit is not missing.
 
         Dialects with strict types fail if a string column has numbers, or a column of whole numbers has fractions.
-        Otherwise, one unit could have two string forms, and would count as two units.
+        Otherwise, one unit could have two string forms, and would be counted as two units.
         """
         dtype = UNIT_TYPES[kind]
         if kind == "text":
@@ -322,7 +323,7 @@ class Dialect:
         return self.part(name, dtype, column), f"{column} is not null"
 
     def part(self, name: str, dtype: pl.DataType, value: str) -> str:
-        """Return SQL for the type letter, length and string form of a value. Strings must have a binary collation."""
+        """Return SQL that encodes a value as in `tuples.py`. A string must have a binary collation."""
         letter = part_of_tuple(name, dtype)
         if letter == "d":
             value = self.write("days", self.write("date", value))
@@ -378,7 +379,7 @@ class Dialect:
         return cell, f"{column} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
-        """Return SQL for a string, in pieces, because queries cannot contain NUL, and Spark would replace ${…."""
+        """Return SQL for a string, split into pieces: SQL cannot contain NUL, and Spark would replace ${…."""
         nul = self.words["nul"]
         pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
         written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]

@@ -1,6 +1,6 @@
-"""Convert columns of a log to words: one number of at most 64 bits per row, equal only for equal rows.
+"""Convert columns of a log to words: one integer of at most 64 bits per row, equal only for equal rows.
 
-A whole number becomes its difference from the least possible number, without a hash or a table. A text or bytes value
+An integer becomes its difference from the smallest possible one, without a hash or a table. A text or bytes value
 becomes a 32-bit code from an exact table (`codes.py`). The numbers of several columns are packed into one word; if
 they need more than 64 bits, one table gives a code to each distinct row.
 
@@ -34,14 +34,14 @@ Numbers32or64: TypeAlias = "NDArray[np.unsignedinteger]"
 
 
 def key_range(domain: Domain | None) -> tuple[int, int] | None:
-    """Return the least and greatest number of an integer or date domain, dates as days since 1970; else None."""
+    """Return the smallest and largest integer of a domain of integers or dates (as days since 1970), else None."""
     if isinstance(domain, Integers):
         return domain.low, domain.high
     return ((domain.start - _EPOCH).days, (domain.end - _EPOCH).days) if isinstance(domain, Dates) else None
 
 
 class WholeNumbers:
-    """Convert a column of whole numbers from `low` to `high` by subtracting `low`; all numbers are cells."""
+    """Convert a column of whole numbers by subtracting `low`. Every number from `low` to `high` is a cell."""
 
     outside: Sequence[int] = ()
     cell_of = None
@@ -65,7 +65,7 @@ class WholeNumbers:
 
 
 class Categories:
-    """Codes of a categorical column: the numbers by which Polars stores its categories."""
+    """The codes of a categorical column, which are the integers by which Polars stores its categories."""
 
     def __init__(self) -> None:
         self._seen, self._lock = np.zeros(0, dtype=bool), Lock()
@@ -125,7 +125,10 @@ class Coded:
 
 
 class Words:
-    """Convert some columns of a log to words of 32 or 64 bits, to cells, and back to values. Secret.
+    """Convert some columns of a log to words, words to cells of the domain, and cells back to values. Secret.
+
+    A word is an integer of 32 or 64 bits that identifies the values of a row. A cell is an integer for a key of the
+    domain: several words have the same cell if their values have the same canonical form.
 
     Args:
         names: Names that the columns have in `frame`.
@@ -133,7 +136,7 @@ class Words:
         domain: Domain of the columns; None allows any value.
 
     Attributes:
-        n_cells: Upper bound on the numbers of cells; set by `place`.
+        n_cells: A number above the integers of all cells; set by `place`.
         outside: Positions of the columns with values outside their domain; set by `place`.
     """
 
@@ -158,7 +161,7 @@ class Words:
         self.n_cells = self._fields[0].n_cells << self._shifts[0]
 
     def cells(self, words: Numbers32or64) -> tuple[Numbers32or64, BoolArray | slice]:
-        """Convert words to cells, and return an index of the words that have a cell. Call `place` first."""
+        """Return the cell of each word, and a mask or slice of the words in the domain. Call `place` first."""
         if all(one.cell_of is None for one in self._fields):
             return words, slice(None)
         parts, inside = self._parted(words), np.ones(words.size, dtype=bool)

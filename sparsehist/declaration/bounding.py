@@ -85,12 +85,15 @@ class Shares:
         )
 
     def _most_at(self, weight: int) -> int:
-        """Return the largest number of keys that a unit can have with a weight of at least weight/parts."""
+        """Return the largest number of keys with which the weight of a unit is at least `weight` parts of a count."""
         if self.norm == "l1":
             return self.keys * self.parts // weight
         return self.keys * self.parts**2 // weight**2
 
     def most_at(self) -> list[tuple[int, int]]:
-        """Return pairs (weight in parts of a count, largest number of keys with this weight), heaviest first."""
+        """List the possible weights of a unit, largest first, each with the largest number of keys of such a unit.
+
+        A weight is given as a number of parts of a count.
+        """
         largest = {min(self._most_at(weight), self.most_keys): weight for weight in range(1, self.parts + 1)}
         return [(largest[keys], keys) for keys in sorted(largest)]

@@ -35,7 +35,7 @@ NoiseChoice = str | Family
 """The name of a noise family, or an instance of a family with the sensitivity that max_keys implies."""
 _HANDLING = ("error", "drop")
 _MOST_OVER_MAX = 64
-"""Default of most_keys / max_keys: the smallest weight is 1/8 for the L2 norm and 1/64 for the L1 norm."""
+"""Default ratio most_keys / max_keys. The smallest weight is then 1/8 for the L2 norm, 1/64 for the L1 norm."""
 _MEASURED = ("gaussian", "laplace", "discrete_laplace")
 
 
@@ -174,7 +174,7 @@ class Declaration(Record):
     source: str = parameter("Basis of the guarantee.", "", option=None, sql=False, show=None, compared=False)
 
     def __post_init__(self) -> None:
-        """Check each parameter by itself, then the rules that combine parameters."""
+        """Check each parameter by itself, then the rules about several parameters."""
         if self.key is None and self.domain is None:
             if self.max_keys != 1:
                 _refuse("max_keys", "without a key all units count in one cell: max_keys must be 1, or name a key")
@@ -196,7 +196,7 @@ class Declaration(Record):
             self._fix("population", self.name)
 
     def _fix_noise(self) -> None:
-        """Replace a noise family by its name. Refuse a family with another sensitivity than max_keys implies."""
+        """Replace a noise family by its name. Refuse a family if max_keys implies a different sensitivity."""
         noise: Any = self.noise
         name = name_of(noise) if isinstance(noise, Family) else noise
         self._fix("noise", name if isinstance(name, str) else shown(noise))
@@ -205,7 +205,7 @@ class Declaration(Record):
             _refuse("noise", f"noise={noise!r} has the wrong sensitivity: {right}")
 
     def _check_together(self) -> None:
-        """Check the rules that combine parameters. Errors name the parameter to change and the reason."""
+        """Check the rules about several parameters. An error states the reason and the parameter to change."""
         running, every, family, noise = self.steps is not None, self.every, self.family, shown(self.noise)
         share, what = isinstance(self.bounding, Share), "a running series" if running else "a periodic series"
         reserved = {name for each in self.measures for name in (each.sum_column, each.name + MEAN_COLUMN)}
@@ -292,7 +292,7 @@ class Declaration(Record):
 
     @property
     def touched(self) -> list[tuple[int, int]]:
-        """Pairs (weight in parts of a count, largest number of keys to which a unit adds this weight)."""
+        """Pairs of a weight, in parts of a count, and the largest number of keys to which a unit adds this weight."""
         return [(1, self.max_keys)] if (shares := self.shares) is None else shares.most_at()
 
     @property

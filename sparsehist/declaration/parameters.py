@@ -17,7 +17,7 @@ _LONGEST_NUMBER = 8
 _Kind = TypeVar("_Kind")
 
 
-def _for_people(value: Any) -> str:
+def _readable(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     if isinstance(value, Fraction):
@@ -35,7 +35,7 @@ class Parameter:
     most: int | None = None  # largest allowed whole number
     choices: tuple[Any, ...] = ()  # all allowed values; empty if other values are allowed
     read: Callable[[Any], Any] | None = None  # function that converts a given value to its canonical form
-    show: Callable[[Any], str] | None = _for_people  # function that formats the value; None hides the parameter
+    show: Callable[[Any], str] | None = _readable  # function that formats the value; None hides the parameter
     option: Any = str  # type of the command-line option; None if there is no option
     sql: bool = True  # whether SQL accepts the parameter in WITH (…)
     example: str = ""  # an example value in SQL
@@ -120,7 +120,7 @@ def _as_json(value: Any) -> Any:
 
 
 def rows(record: Any) -> list[tuple[str, str]]:
-    """Return pairs (name, formatted value) of the parameters that are shown to people."""
+    """Return pairs (name, human-readable value) of all parameters that are not hidden."""
     all_rows = [(name, each.show, getattr(record, name)) for name, each in parameters(record).items()]
     return [(name, text) for name, show, value in all_rows if show and value is not None and (text := show(value))]
 

@@ -1,4 +1,4 @@
-"""`Domain`, the base class of all domains, and the reader of their text form.
+"""The class `Domain`, which is the base class of all domains and parses their text form.
 
 A domain is declared without looking at the log. It is public, so errors may show its keys. Keys are Polars frames
 with the columns ``key_0``, ``key_1``, … in the domain's canonical dtypes.
@@ -212,7 +212,7 @@ _NOTATION = Notation(
 
 
 def _names_a_file(form: Form) -> bool:
-    """Return whether a form, or a form among its arguments, has an argument `file` or `sha256`."""
+    """Return whether a parsed text form, or one nested in it, has an argument named `file` or `sha256`."""
     inner = [value for value in (*form.values, *form.named.values()) if isinstance(value, Form)]
     return not form.named.keys().isdisjoint(("file", "sha256")) or any(map(_names_a_file, inner))
 

@@ -106,7 +106,7 @@ def _canonical(series: pl.Series) -> pl.Series:
 
 
 def _cast(series: pl.Series, kind: str) -> pl.Series:
-    """Convert values to the declared kind. Refuse conversions other than of strings, and of integers to strings."""
+    """Convert values to the type named `kind`. Only strings, and integers to strings, can be converted."""
     if kind not in _KINDS:
         raise DomainError(f"the kind of a catalogue must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
     canonical = _canonical(series)
@@ -133,7 +133,7 @@ def _recognised(text: pl.Series) -> pl.Series:
 
 
 def _from_text(text: pl.Series, kind: str) -> pl.Series:
-    """Convert strings to a kind. Strings that are not in the canonical spelling of the kind become null."""
+    """Parse strings as the type named `kind`. Strings not in its canonical spelling, such as 007, become null."""
     if kind == "boolean":
         return text.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
     if kind == "date":

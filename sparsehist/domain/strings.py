@@ -168,7 +168,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 class _Group(NamedTuple):
-    """The characters of length `cost`: their number, and the rank of the first of them in the alphabet."""
+    """All characters with the length `cost`: how many they are, and the rank of the first one in the alphabet."""
 
     cost: int
     size: int
@@ -202,7 +202,7 @@ def _counted(alphabet: str | None, max_bytes: int | None, max_chars: int | None)
 
 
 def _numbers_below(size: int, n: int, *, rng: np.random.Generator) -> list[int]:
-    """Draw n exactly uniform integers from 0 to size − 1, rejecting random bits that form a larger number."""
+    """Draw n exactly uniform integers from 0 to size − 1 by rejection sampling from random bits."""
     bits = (size - 1).bit_length()
     width = -(-bits // 8) or 1
     found: list[int] = []

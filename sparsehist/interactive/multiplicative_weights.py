@@ -27,7 +27,7 @@ from sparsehist.privacy.levels import Level, as_level, at_least_zero, root, roun
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 MOST_CELLS = 10**7
-# Weight of the uniform part in a first hypothesis from a release. Updates multiply, so a 0 would stay 0.
+# Weight of the uniform part in a first hypothesis from a release. Updates multiply estimates, so 0 would stay 0.
 _UNIFORM = 1 / 16
 # Share of the epsilon of an update that its comparisons cost. The rest is for the measured answer.
 _WATCH = Fraction(4, 5)
@@ -165,7 +165,7 @@ class Weighing:
         """Start a session. This costs the level of the whole session.
 
         Args:
-            counts: True counts of all cells, whole numbers; shape (cells,). Secret.
+            counts: True counts of all cells, non-negative integers; shape (cells,). Secret.
             release: Public noisy counts of all cells, required if `started`; shape (cells,).
             rng: Randomness; from `sparsehist.entropy` outside tests.
 
@@ -180,7 +180,7 @@ class Weighing:
             raise DataError(f"counts must be numbers, one for each cell; the number of cells is {self.cells}")
         true = given.astype(np.float64)  # as doubles, whose sums below 2**40 are exact
         if not (true.min() >= 0 and bool((true == np.rint(true)).all()) and true.sum() < 2.0**40):
-            raise DataError("counts must be whole numbers of at least 0, with a sum below 2**40")
+            raise DataError("counts must be non-negative integers with a sum below 2**40")
         state = MultiplicativeWeights(self, true, first, np.zeros(self.cells), self.updates, 0.0)
         return replace(state, threshold_noise=state._noise(2, 0, rng=rng))  # noqa: SLF001  made here
 
@@ -215,7 +215,7 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
 def verdict(
     guess: float, truth: float, threshold: float, noise: Callable[[], float]
 ) -> Literal["high", "low"] | None:
-    """Return "high" or "low" if a guess is above or below the noisy truth by at least the threshold, or None."""
+    """Return "high" or "low" if the guess is above or below the noisy truth by at least the threshold, else None."""
     if guess >= threshold + truth - noise():
         return "high"
     return "low" if guess <= truth + noise() - threshold else None

@@ -14,7 +14,7 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# Smallest ratio of a Cholesky pivot to the largest one. Filters are 0 or 1, so a smaller one is a rounding error.
+# Smallest ratio of a Cholesky pivot to the largest one. As filters are 0 or 1, a smaller ratio is a rounding error.
 _LEAST_PIVOT = 1e-6
 
 
@@ -65,7 +65,7 @@ def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes
 
 
 def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: int) -> FloatArray:
-    """Return unbiased estimates of how many people have each bit of the filter set; shape (bits,)."""
+    """Estimate, for each bit, in how many people's Bloom filters it is set. Unbiased; shape (bits,)."""
     shown = np.zeros(setting.bits)
     for begin in range(0, len(rows), _BLOCK):
         block = rows[begin : begin + _BLOCK]

@@ -76,14 +76,14 @@ class Degradation:
 
     @property
     def one_after_one(self) -> tuple[Fraction, Fraction]:
-        """Pair u: P(coarse report is 1 | fine report is 1) if the memo bits are equal (S = 0) or flipped (S = 1)."""
+        """P(coarse report is 1 | fine report is 1), for equal memo bits (S = 0) and for flipped memo bits (S = 1)."""
         zero, one = self.one_after_zero
         slope = (self.coarse.one_if_set - self.coarse.one_if_not) / (self.fine.one_if_set - self.fine.one_if_not)
         return zero + slope, one - slope
 
     @property
     def one_after_zero(self) -> tuple[Fraction, Fraction]:
-        """Pair v: P(coarse report is 1 | fine report is 0) if the memo bits are equal (S = 0) or flipped (S = 1)."""
+        """P(coarse report is 1 | fine report is 0), for equal memo bits (S = 0) and for flipped memo bits (S = 1)."""
         set1, not1 = self.coarse.one_if_set, self.coarse.one_if_not
         set2, not2 = self.fine.one_if_set, self.fine.one_if_not
         # If the memo bit is flipped, one_if_set and one_if_not of the coarse setting exchange their roles.

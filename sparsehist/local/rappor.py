@@ -23,7 +23,7 @@ from sparsehist.privacy.levels import Level, at_least_zero
 from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray, float_array, float_entries, whole_number
 
 _MOST_BITS = 1 << 20
-# Number of random bits drawn for a bool. With a probability of 2**-62, they do not decide it; more are drawn.
+# Number of random bits to draw for a bool. With probability 2**-62, they are not enough, and more are drawn.
 _BITS = 62
 
 

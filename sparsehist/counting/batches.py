@@ -19,10 +19,9 @@ def is_whole(dtype: pl.DataType) -> bool:
 
 
 def plain(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Return an expression that converts a column of the log to one of the few types that are counted.
+    """Return an expression that converts a column of the log to Int64 or bytes. Categories stay unchanged.
 
-    Integers, dates, times and booleans become Int64 (UInt64 keeps its bits), other values except categories become
-    bytes, and categories stay unchanged.
+    Integers, dates, times and booleans become Int64, and UInt64 keeps its 64 bits. Other values become bytes.
     """
     column = pl.col(name)
     if dtype == pl.UInt64:

@@ -86,7 +86,7 @@ class Categories:
 
 
 class Coded:
-    """Convert rows of some columns to codes, and codes to cells. If the domain is None, any row is a cell."""
+    """Convert rows of some columns to codes, and codes to cells. Without a domain, each distinct row is a cell."""
 
     bits, n_cells = CODE_BITS, 0
     outside: Sequence[int] = ()
@@ -198,7 +198,7 @@ class Words:
 
 
 def _field(dtype: pl.DataType, domain: Domain | None) -> WholeNumbers | Coded:
-    """Choose how to convert a column: by its range if all whole numbers in the range are cells, else by codes."""
+    """Choose how to convert a column: by subtraction if every integer in its range is a cell, else by codes."""
     limits = key_range(domain)
     if not is_whole(dtype) or not (limits or domain is None or isinstance(domain, Hash64) or domain.is_open):
         return Coded([dtype], domain)

@@ -1,8 +1,8 @@
 """The `Strings` domain: all strings up to a given length, with any characters or with those of an alphabet.
 
 A character has length 1, or its number of UTF-8 bytes if `max_bytes` is given. Let a_c be the number of characters of
-length c; then W(r) = Σ_c a_c·W(r − c) strings have length r, with W(0) = 1. Strings are numbered from 0 in order of
-length, then of their characters. A uniform string is drawn as a uniform number, which may exceed 64 bits.
+length c, and W(r) the number of strings of length r. Then W(0) = 1 and W(r) = Σ_c a_c·W(r − c). Strings are numbered
+from 0 in order of length, then of characters. To draw a uniform string, draw its number, which may exceed 64 bits.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class _Group(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Tables for numbering strings: character groups, number of strings of each length, and its cumulative sums."""
+    """Tables for numbering strings: groups of characters, number of strings of each length, and its running sum."""
 
     groups: list[_Group]
     of_length: list[int]

@@ -126,7 +126,7 @@ class Weighing:
 
     @cached_property
     def _each(self) -> Fraction:
-        """Largest epsilon of an update, with the comparisons before it, that keeps the session within its level."""
+        """Largest epsilon of an update, including its comparisons, with which the session is within its level."""
         level = as_level(self.level)
         if self.currency == PURE:
             return level / (self.updates + (_WATCH if self.measured else 0))

@@ -2,7 +2,7 @@
 
 The coarse memo is the fine memo XOR S, where S is drawn once for each bit. Each coarse report is drawn from the fine
 report, with probabilities that depend on S. (If each report were degraded independently, privacy would cost more.)
-To relax a setting, the fine memo and reports are drawn from the same joint distribution, given the coarse ones.
+To relax a setting, the fine memo and reports are drawn from this joint distribution, given the coarse ones.
 
 Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only. Papers: [KHP
 eq. 39, eq. 40, eq. 42].
@@ -152,10 +152,10 @@ def finer_history(
 
 @lru_cache(maxsize=64)
 def _chances(step: Degradation) -> tuple[list[Fraction], list[Fraction]]:
-    """Return two lists, the probabilities that a coarse report and a fine report show 1.
+    """Return two lists of probabilities: that a bit of a coarse report is 1, and that a bit of a fine report is 1.
 
-    The index is fine report + 2 S for coarse reports, and coarse report + 2 fine memo + 4 S for fine reports. S is 1
-    if the memo bits are flipped.
+    With c, f and m for the bits of coarse report, fine report and fine memo, the first list has the index f + 2 S and
+    the second c + 2 m + 4 S. S is 1 if the bit of the coarse memo differs from m.
     """
     u, v = step.one_after_one, step.one_after_zero
     coarse = [v[0], u[0], v[1], u[1]]

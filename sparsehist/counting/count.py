@@ -64,7 +64,7 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
 
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
-    """List all distinct pairs of a unit and a key, without bounding units. Refuse `Counts` and Spark frames."""
+    """List all pairs of a unit and a key of the domain, without bounding units. Refuse `Counts` and Spark frames."""
     request = request_of(max_keys=_UNBOUNDED, **declared)
     return in_memory.kept_pairs(checked_log(source, request), request)
 

@@ -115,7 +115,7 @@ class SparsehistError(Exception):
         self.parameter = parameter
 
     def __str__(self) -> str:
-        """Return the message with its line breaks."""
+        """Return the message; control characters other than line breaks and tabs are escaped."""
         return printable(without_credentials(super().__str__()), keep="\n\t")
 
     def __repr__(self) -> str:

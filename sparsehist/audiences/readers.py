@@ -104,7 +104,7 @@ class Audiences:
 
 
 def by_distance(distances: Mapping[Any, int], nearest: Level = 1) -> dict[Any, Fraction]:
-    """Return a dict from person to the level `nearest` / distance, without the owner, who is at distance 0.
+    """Return the level of each person: `nearest` divided by the distance. The owner (distance 0) is left out.
 
     Example:
         >>> by_distance({"owner": 0, "friend": 1, "stranger": 3})

@@ -21,7 +21,7 @@ def is_whole(dtype: pl.DataType) -> bool:
 def plain(name: str, dtype: pl.DataType) -> pl.Expr:
     """Return an expression that converts a column of the log to Int64 or bytes. Categories stay unchanged.
 
-    Integers, dates, times and booleans become Int64, and UInt64 keeps its 64 bits. Other values become bytes.
+    Integers, dates, times and booleans become Int64; the bits of UInt64 are reinterpreted. Other values become bytes.
     """
     column = pl.col(name)
     if dtype == pl.UInt64:

@@ -201,7 +201,7 @@ class WordLog:
 
 
 def _texts(frame: pl.DataFrame) -> pl.Series:
-    """Encode each row of a frame as one text."""
+    """Encode each row of a frame as a single string."""
     return frame.select(tuple_text(frame.columns, frame.schema)).to_series()
 
 

@@ -25,7 +25,7 @@ class Rows:
 
     def __init__(self, directory: Path, memory: int) -> None:
         self._directory, self._free, self._lock = directory, memory, Lock()
-        # Each block has its columns, in memory or memory-mapped, and the positions where its groups of units begin.
+        # For each block: its columns, in memory or memory-mapped, and the position where each group of units begins.
         self._blocks: list[tuple[list[AnyArray], IndexArray]] = []
 
     def __len__(self) -> int:

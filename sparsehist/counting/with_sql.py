@@ -379,7 +379,7 @@ class Dialect:
         return cell, f"{column} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
-        """Return SQL for a string, split into pieces: SQL cannot contain NUL, and Spark would replace ${…."""
+        """Return SQL that joins the pieces of a string: SQL cannot contain NUL, and Spark replaces variables."""
         nul = self.words["nul"]
         pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
         written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]

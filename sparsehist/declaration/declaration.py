@@ -205,7 +205,7 @@ class Declaration(Record):
             _refuse("noise", f"noise={noise!r} has the wrong sensitivity: {right}")
 
     def _check_together(self) -> None:
-        """Check the rules about several parameters. An error states the reason and the parameter to change."""
+        """Check the rules that involve several parameters. An error states the reason and the parameter to change."""
         running, every, family, noise = self.steps is not None, self.every, self.family, shown(self.noise)
         share, what = isinstance(self.bounding, Share), "a running series" if running else "a periodic series"
         reserved = {name for each in self.measures for name in (each.sum_column, each.name + MEAN_COLUMN)}

@@ -77,19 +77,19 @@ class DenseRelease:
 
 
 def threshold(at: float) -> PostProcessing:
-    """Return the post-processing that sets values at or below `at` to 0; it is not invertible."""
+    """Return a post-processing step that sets values at or below `at` to 0."""
     if not math.isfinite(at):
         raise DeclarationError(f"the threshold must be finite, got {shown(at)}")
     return PostProcessing(f"threshold({at:g})", lossless=False, apply=lambda values: np.where(values > at, values, 0))
 
 
 def clip_negative() -> PostProcessing:
-    """Return the post-processing that sets negative values to 0; it is not invertible."""
+    """Return a post-processing step that sets negative values to 0."""
     return PostProcessing("clip_negative()", lossless=False, apply=lambda values: np.maximum(values, 0))
 
 
 def scale(factor: float) -> PostProcessing:
-    """Return the post-processing that multiplies all values by a finite, nonzero factor."""
+    """Return a post-processing step that multiplies all values by a finite, nonzero factor."""
     if not (math.isfinite(factor) and factor != 0):
         raise DeclarationError(f"the factor must be finite and not 0, got {shown(factor)}")
     return PostProcessing(f"scale({factor:g})", lossless=True, apply=lambda values: factor * values)

@@ -35,7 +35,7 @@ def as_power_of_two(step: float, what: str) -> float:
 
 
 def kept_step(std: float) -> float:
-    """Return the lattice step for noise in a sealed state: 2**-25 * std, rounded down to a power of two."""
+    """Return the grid step of the noise that a sealed vector stores: 2**-25 * std, or up to half of it."""
     return math.ldexp(1.0, math.frexp(std)[1] - 1 - _KEPT_BITS_BELOW_STD)
 
 

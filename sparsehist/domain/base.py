@@ -65,7 +65,7 @@ class Domain(abc.ABC):
 
     @property
     def parts(self) -> tuple[Domain, ...]:
-        """One domain for each key column; a product has several."""
+        """The domains of the key columns: several for a product, otherwise one."""
         return (self,)
 
     @property

@@ -39,7 +39,7 @@ class Source:
     files: tuple[str, ...] = field(default=(), repr=False)
     opens: Callable[[], Any] | None = field(default=None, repr=False)
     origin: object = field(default=None, repr=False)  # the caller's frame, path or `Files`
-    checked: bool = True  # false for a table or view of a session, because nobody checked how it was made
+    checked: bool = True  # false for tables and views of the DuckDB session: how they were made is unknown
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]

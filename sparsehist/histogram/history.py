@@ -94,7 +94,7 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> Bo
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """Return the smallest of these counts with a rarity above `RAREST`, or infinity. Rarity must rise with counts."""
+    """Return the smallest count whose rarity exceeds `RAREST`, or infinity if none does. Rarity grows with counts."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:

@@ -90,6 +90,6 @@ class OpenBudget:
         return place * step
 
     def _exposure_sums(self) -> list[Fraction]:
-        """Return for each possible unit the sum of its probabilities in `spent`."""
+        """Return the sum of exposures at all release points, for each pair in `touched`."""
         start = [Fraction(0)] * len(self.touched)
         return [sum(terms, Fraction(0)) for terms in zip(start, *self.spent.values(), strict=True)]

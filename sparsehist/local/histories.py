@@ -110,7 +110,7 @@ def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolA
 
 
 def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw one report from a secret memo, with exact probabilities. The report has the shape of the memo."""
+    """Draw one report from a secret memo (the permanent randomised response); both have the same shape."""
     return flip((setting.one_if_not, setting.one_if_set), memo.view(np.int8), rng=rng)
 
 

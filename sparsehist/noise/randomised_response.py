@@ -1,7 +1,7 @@
 """Randomised response: replace an answer by another category with an exactly known probability.
 
-Noise is added modulo k, the number of categories. The noise 0 is 1 / a times as probable as each other value, where a
-= e^(-epsilon / sensitivity). Equivalently, an answer is kept with probability kappa, otherwise replaced by a
+Noise is added modulo k, the number of categories. Zero noise is e^(epsilon / sensitivity) times as probable as
+any other value. Equivalently, an answer is kept with probability kappa, otherwise replaced by a
 category drawn uniformly. If an answer is coarsened twice, the kappas are multiplied.
 
 Source: Warner 1965 and Kairouz, Oh and Viswanath 2014 (the distribution); refine and between: own derivation,

@@ -41,8 +41,8 @@ _CHANGED = {
 def with_source(declaration: Declaration, source: object) -> Declaration:
     """Set the fields of a declaration that depend on the source of the log, and return the new declaration.
 
-    These fields are the data types of keys, whether all engines keep the same keys of a unit, and what the guarantee
-    assumes about the source.
+    These fields state the data types of keys, whether all engines keep the same keys of a unit, and what the
+    guarantee assumes about the source.
     """
     if is_spark_frame(source) or (isinstance(source, Counts) and source.counted_by is not None):
         declaration = replace(declaration, bounding=replace(declaration.bounding, portable=True))

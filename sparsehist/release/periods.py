@@ -80,7 +80,7 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
 
 
 def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> None:
-    """Erase a series, or a periodic series that has no periods and never made a release."""
+    """Erase a series. A periodic series must have no periods and no earlier release."""
     ledger = Ledger.of(state)
     if name not in ledger.limits.periods:
         home.find(state, name)
@@ -113,8 +113,8 @@ def append_period(
     rule = present(periodic.every)
     if isinstance(periodic.domain, UnreadDomain):
         raise NotFoundError(
-            "a catalogue is stored with the first period: declare the series again with if_exists='reuse', and "
-            f"append a period to the result; the series is {periodic.name!r} of {home!r}"
+            "the catalogue of this series is not stored before its first period: call create again with "
+            f"if_exists='reuse', and append the period to its result; the series is {periodic.name!r} of {home!r}"
         )
     if isinstance(source, Counts) and rule.most_periods is not None:
         raise DeclarationError("most_periods needs rows with their units: append the log, not counts")

@@ -164,7 +164,7 @@ class StepFiles:
         return None if file is None else read_frame(self._directory, file)
 
     def numbers_of(self, keys: pl.DataFrame) -> pl.Series:
-        """Return the number of each key, or null if the key was never counted."""
+        """Return the index of each key in `all_keys`; null for keys that are not in it."""
         numbered = self.all_keys.with_row_index("number")
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 

@@ -206,7 +206,7 @@ def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
 
 
 def _counted(declaration: Declaration, workload: Workload) -> str:
-    """Return in words what an answer counts: units, or each unit once per cell."""
+    """Describe what an answer counts: units, or each unit once per cell."""
     return "units" if declaration.most_touched == 1 or isinstance(workload, Identity) else _ONCE_PER_CELL
 
 

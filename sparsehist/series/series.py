@@ -362,7 +362,7 @@ class RunningSeries(CountedSeries):
 class PeriodicSeries(DeclaredSeries):
     """A periodic series: each period, such as a week, has its own series; all share a declaration and a budget.
 
-    The ledger, every release and `progress` show two costs to one unit: the cost in one period, which is the largest
+    The ledger, every release and `progress` show two costs per unit: the cost in one period, which is the largest
     cost of any period, and the cost over all periods, which is the sum of the costs of the periods.
 
     Example:

@@ -324,7 +324,7 @@ def parsed(text: str, session: Session) -> Any:
     try:
         statements = session.connection.extract_statements(text)
     except duckdb.Error as problem:
-        raise StatementError(first_line(problem)) from None  # a parser's message shows nothing but the script
+        raise StatementError(first_line(problem)) from None  # safe to show: a parser's message quotes only the script
     if len(statements) != 1:
         raise StatementError(f"DuckDB reads this as {len(statements)} statements")
     return statements[0]

@@ -40,7 +40,7 @@ class Mark(NamedTuple):
 
 
 def read_mark(store: Path, store_id: str) -> Mark:
-    """Return the last entry of a store in its generation file, or the generation -1 if there is no entry.
+    """Return the last entry for a store in a generation file. Without an entry, its generation is -1.
 
     Raises:
         StoreDamagedError: If the generation file cannot be read. Without it, an old copy could draw new noise.

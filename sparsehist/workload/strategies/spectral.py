@@ -60,12 +60,12 @@ class Spectral(Invertible):
 
     @cached_property
     def _table(self) -> FloatArray:
-        """The table τ of W^½, as defined in `spectral_kernels`. The table of K differs only in its first entry."""
+        """The table that defines W^½ (see `spectral_kernels`). The table of K = W^½ + c·I differs at index 0."""
         return self.kernel.table(self.kernel.singular_values)
 
     @cached_property
     def _inverse_table(self) -> FloatArray:
-        """The table τ of K⁻¹, as defined in `spectral_kernels`."""
+        """The table that defines the inverse of K = W^½ + c·I (see `spectral_kernels`)."""
         return self.kernel.table(1 / self._spectrum)
 
     @cached_property

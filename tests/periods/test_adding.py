@@ -57,7 +57,7 @@ def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> 
     log = pl.DataFrame({"user": range(40), "key": ["k7"] * 40})
     assert store.sql("show series").frame.height <= 1
     opened = store.series("visits")
-    with pytest.raises(NotFoundError, match="declare the series again"):
+    with pytest.raises(NotFoundError, match="call create again"):
         opened.append(log, period=WEEKS[0])
     declaring.append(log, period=WEEKS[0])
     assert store.series("visits").append(log, period=WEEKS[1]).declaration.domain.size == 2000

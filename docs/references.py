@@ -129,8 +129,8 @@ def query_language() -> str:
     """Return the section of docs/sql.md on functions of a series' query and on replacements of refused ones."""
     functions = [(group, _words(names)) for group, names in language.FUNCTIONS.items()]
     aggregates = [(group, _words(names)) for group, names in language.AGGREGATES.items()]
-    instead = [(_words(names), how) for names, how in language.INSTEAD.items()]
-    refused = "\n".join(f"- {reason}" for reason in language.REFUSED.values())
+    instead = [(_words(names), how) for names, how in language.REFUSED.items() if names.islower()]
+    refused = "\n".join(f"- {reason}" for names, reason in language.REFUSED.items() if not names.islower())
     parts = [
         f"{_MADE}",
         _table(("functions of one row", "names"), functions),

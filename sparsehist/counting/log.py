@@ -13,7 +13,7 @@ import polars as pl
 from sparsehist.counting.tuples import check_portable, part_of_tuple
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, SparsehistError, raise_alone
-from sparsehist.guarantee.extensions import LACKING, lacks_extension, unseen
+from sparsehist.guarantee.language import LACKING, lacks_extension
 
 QUERY_LABEL = "the query"
 _CREDENTIALS = "; credentials are taken from the environment or from sh.Files(…, storage_options={…})"
@@ -140,7 +140,7 @@ def _explained(failure: BaseException, label: str, log: Log | None) -> Sparsehis
     if lacks_extension(failure):
         return DataError(LACKING)
     if label == QUERY_LABEL:
-        return DataError(f"{label} cannot be run ({kind}): try it in DuckDB directly{unseen(failure)}")
+        return DataError(f"{label} cannot be run ({kind}): try it in DuckDB directly")
     for file, scan in ({} if log is None else log.files).items():
         try:
             scan.select(pl.all().null_count()).collect(engine="streaming")

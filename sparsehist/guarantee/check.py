@@ -11,49 +11,39 @@ of DuckDB, such as a failed cast, reveals that some row caused it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sparsehist.errors import GuaranteeError
+import duckdb
+
+from sparsehist.errors import GuaranteeError, StatementError, raise_alone
 from sparsehist.guarantee import language
 from sparsehist.guarantee.language import Node, nodes, require
 from sparsehist.guarantee.statement import Rewriting, folded
+from sparsehist.store.statements import statement
 
-_KINDS = """
+_WORDS = """
     BOUND_REF BOUND_CONSTANT BOUND_FUNCTION BOUND_CASE BOUND_CONJUNCTION BOUND_OPERATOR BOUND_LAMBDA BOUND_UNNEST
-    BOUND_AGGREGATE BOUND_WINDOW PROJECTION GET FILTER COMPARISON_JOIN ANY_JOIN CROSS_PRODUCT
-    AGGREGATE_AND_GROUP_BY WINDOW DISTINCT UNION UNNEST MATERIALIZED_CTE CTE_REF
+    BOUND_AGGREGATE BOUND_WINDOW PROJECTION GET FILTER COMPARISON_JOIN ANY_JOIN CROSS_PRODUCT AGGREGATE_AND_GROUP_BY
+    WINDOW DISTINCT UNION UNNEST MATERIALIZED_CTE CTE_REF type expression_class return_type children index value qname
+    arguments positional_arguments named_arguments function_data has_serialize is_operator case_checks else_expr
+    lambda_expr parameter_count parameter_names child aggregate_type filter order_bys partitions orders start end
+    start_expr end_expr exclude_clause filters distinct ignore_nulls sql_range_order_type sql_range_start
+    sql_range_end sql_range_start_boundary sql_range_end_boundary table_index expressions returned_types names
+    parameters input_table_types input_table_names column_indexes extra_info table_filters
+    table_filters_by_projection ordinality_idx source_ordinality conditions join_type mark_index mark_types predicate
+    condition groups grouping_sets group_index aggregate_index groupings_index distinct_validity window_index
+    distinct_type distinct_targets column_count setop_all allow_out_of_order unnest_index ctename materialize
+    cte_index chunk_types bound_columns _kind _function _type _column
 """
-_FIELDS = """
-    type expression_class return_type children index value qname arguments positional_arguments named_arguments
-    function_data has_serialize is_operator case_checks else_expr lambda_expr parameter_count parameter_names child
-    aggregate_type filter order_bys partitions orders start end start_expr end_expr exclude_clause filters distinct
-    ignore_nulls sql_range_order_type sql_range_start sql_range_end sql_range_start_boundary sql_range_end_boundary
-    table_index expressions returned_types names parameters input_table_types input_table_names column_indexes
-    extra_info table_filters table_filters_by_projection ordinality_idx source_ordinality conditions join_type
-    mark_index mark_types predicate condition groups grouping_sets group_index aggregate_index groupings_index
-    distinct_validity window_index distinct_type distinct_targets column_count setop_all allow_out_of_order
-    unnest_index ctename materialize cte_index chunk_types bound_columns
-"""
-_SUBQUERY = "LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map"
-_CORRELATED = (
-    "a query in parentheses must not use columns of the outer query, nor return one of several rows; write a join "
-    "with a query that has the unit in its GROUP BY"
-)
-_OF_ROWS = ("BOUND_AGGREGATE", "BOUND_WINDOW")
+"""Kinds of operators and expressions that a plan may contain, and fields; `_node` adds those that begin with _."""
 _ABSENT: tuple[object, ...] = (None, [], {}, False, "NONE")
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
-_MARK = "whether IN is false or null depends on rows of all units; use it alone in WHERE, or write SEMI or ANTI JOIN"
 _TWO_FORMS = "merges equal values that look different (0.0 and -0.0, 1 month and 30 days); cast to a decimal or text"
-_TIE = (
-    "depends on rows that tie in ORDER BY; add columns that distinguish all rows, or use rank(); give every query in "
-    "FROM an alias that is not the name of a column"
-)
-_UNFIT = (
-    "in which one unit may have several values: store whole numbers or text (pandas turns whole numbers with missing "
-    "values into floats; astype('Int64') keeps them)"
-)
+_TIE = "depends on rows that tie in ORDER BY; add columns, or give each query in FROM an alias that no column has"
+_UNFIT = "in which a unit may have several values; store text or whole numbers (in pandas, astype('Int64'))"
 
 
 @dataclass(frozen=True)
@@ -73,21 +63,20 @@ class Check:
         self._kinds: dict[int, str] = {}
         self._ctes: dict[int, Relation] = {}
 
-    def run(self, plan: str, columns: Sequence[str], keys: tuple[str, ...]) -> None:
-        """Refuse a plan unless the output rows of each unit depend only on rows of this unit and on public tables."""
+    def run(self, keys: tuple[str, ...]) -> None:
+        """Refuse the query unless the output rows of a unit depend only on rows of this unit and on public tables."""
+        columns, plan = _planned(self._query)
         for name in (*self._units, *keys):
             once = sum(folded(column) == folded(name) for column in columns) == 1 and name in columns
             require(once, f"the result must have one column {name}; its columns are {', '.join(columns)}")
-        result = self._relation(_plan_of(plan))
+        result = self._relation(plan)
         require(result.private, "the query reads no private table: do not declare the log's table public")
         for part, unit in enumerate(self._units):
             kept = result.units[columns.index(unit)] == part
             require(kept, f"{unit} must be the column {unit} of a private table, unchanged or with an injective cast")
 
-    # Operators
-
-    def _relation(self, node: Node) -> Relation:
-        kind, below = _kind_of(node), list[Relation]()
+    def _relation(self, node: Node) -> Any:
+        kind, below = node["_kind"], list[Relation]()
         for child in node.get("children", ()):
             below.append(self._relation(child))
             if kind == "MATERIALIZED_CTE":
@@ -96,12 +85,11 @@ class Check:
             return self._ctes[int(node["cte_index"])]
         if kind in ("FILTER", "MATERIALIZED_CTE"):
             return below[-1]
-        relation: Relation = getattr(self, f"_{kind.lower()}")(node, *below)
-        return relation
+        return getattr(self, f"_{kind.lower()}")(node, *below)
 
-    def _require_unit(self, relation: Relation, units: Iterable[int | None], refusal: str) -> None:
-        """Refuse the query unless the relation is public or `units` contains the index of every unit column."""
-        complete = len(set(units) - {None}) == len(self._units)
+    def _require_unit(self, relation: Relation, refusal: str) -> None:
+        """Refuse the query unless the relation is public or contains every unit column."""
+        complete = len(set(relation.units) - {None}) == len(self._units)
         require(complete or not relation.private, f"{refusal} {', '.join(self._units)}")
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
@@ -114,33 +102,32 @@ class Check:
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
         """Return the index of the unit column that an expression equals, apart from injective casts, or None."""
-        column = _column_of(expression)
-        if column is not None:
-            return below.units[column]
-        if _function_of(expression) != "__cast" or (expression.get("function_data") or {}).get("try_cast"):
+        if expression["_column"] is not None:
+            return below.units[expression["_column"]]
+        if expression["_function"] != "__cast" or (expression.get("function_data") or {}).get("try_cast"):
             return None
         (inside,) = expression["children"]
-        kept = language.is_injective(_type_of(inside), _type_of(expression))
+        kept = language.is_injective(inside["_type"], expression["_type"])
         return self._unit(below, inside) if kept else None
 
     def _get(self, node: Node, *below: Relation) -> Relation:
-        require(not below, _CORRELATED)
-        function, data = _function_of(node), node.get("function_data") or {}
+        require(not below, language.refusal_of("DELIM_GET"))
+        function, read = node["_function"], [int(one.get("index", -1)) for one in node.get("column_indexes", ())]
         if function in ("range", "generate_series"):
-            return Relation((None,) * len(node.get("column_indexes", ())))
-        *schema, table = data.get("qualified_name", {}).get("path") or [""]
+            return Relation((None,) * len(read))
+        *schema, table = (node.get("function_data") or {}).get("qualified_name", {}).get("path") or [""]
         source = self._query.sources.get(table) if schema == ["memory", "main"] else None
-        names, read = list(map(folded, node["names"])), [int(one.get("index", -1)) for one in node["column_indexes"]]
+        names, types = list(map(folded, node["names"])), node["returned_types"]
         if source is None or function != "seq_scan" or not set(read) <= set(range(len(names))):
             raise GuaranteeError(f"{function}(…) is not a source for a series' query")
         units = dict.fromkeys(range(len(names)))
         for part, unit in enumerate(() if source.public else self._units):
-            named = [column for column, name in enumerate(names) if name == folded(unit)]
-            named = named or [column for column, name in enumerate(names) if name in self._query.renamed(unit)]
+            called = {folded(unit)} if folded(unit) in names else self._query.renamed(unit)
+            named = [column for column, name in enumerate(names) if name in called]
             require(len(named) < 2, f"{source.name} has two columns that the query calls {unit}; rename one")
             for column in named:
-                kind = language.unit_kind(node["returned_types"][column])
-                require(kind, f"{unit} has the type {language.name_of(node['returned_types'][column])}, {_UNFIT}")
+                kind = language.unit_kind(types[column])
+                require(kind, f"{unit} has the type {types[column]['id']}, {_UNFIT}")
                 one_type = self._kinds.setdefault(part, kind) == kind
                 require(one_type, f"{unit} has different types in two tables; store it in one type")
                 units[column] = part
@@ -148,7 +135,7 @@ class Check:
 
     def _comparison_join(self, node: Node, left: Relation, right: Relation) -> Relation:
         how = str(node.get("join_type", "INNER"))
-        require(how in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"), _CORRELATED)
+        require(how in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"), language.refusal_of("DELIM_GET"))
         equal = [one for one in node.get("conditions", ()) if one.get("comparison") in _EQUAL]
         units = [(self._unit(left, one["left"]), self._unit(right, one["right"])) for one in equal]
         together = self._are_together(left, right, units)
@@ -156,7 +143,7 @@ class Check:
         require(how != "INNER" or together, f"this joins rows of different units; {remedy}")
         alone = not right.private or (left.private and together)
         require(how == "INNER" or alone, f"whether a row has a match depends on other units; {remedy}")
-        require(how != "MARK" or not right.private, _MARK)
+        require(how != "MARK" or not right.private, language.refusal_of("MARK"))
         added = {"INNER": right.units, "LEFT": (None,) * len(right.units), "MARK": (None,)}
         return Relation((*left.units, *added.get(how, ())), left.private or right.private)
 
@@ -166,22 +153,24 @@ class Check:
         groups, aggregates = node.get("groups", []), node.get("expressions", [])
         one_set = len(node.get("grouping_sets", ())) < 2
         require(one_set, "instead of grouping sets, write one GROUP BY for each and combine them by UNION ALL")
-        units = [self._unit(below, group) for group in groups]
-        self._require_unit(below, units, "this groups rows of several units; extend GROUP BY by")
+        grouped = self._projection({"expressions": groups}, below)
+        self._require_unit(grouped, "this groups rows of several units; extend GROUP BY by")
         _require_one_form(groups, "GROUP BY")
         for one in aggregates:
             self._check_aggregate(one, below, language.ORDERED)
-        return Relation((*units, *[None] * len(aggregates)), below.private, frozenset(range(len(groups))))
+        return Relation((*grouped.units, *[None] * len(aggregates)), below.private, frozenset(range(len(groups))))
 
     def _check_aggregate(self, one: Node, below: Relation, ordered: frozenset[str]) -> None:
         """Refuse an aggregate that depends on the order of rows. Those in `ordered` may depend on their ORDER BY."""
-        name, children = _function_of(one), one.get("children", [])
+        name, children = one["_function"], one.get("children", [])
         require(name in language.ADDING | language.ORDERLESS | ordered, language.refused_function(name))
         if not below.private:
             return
         varies = _columns_in(*children[1:])
         require(not varies, f"{name} with a parameter that differs by row is {language.UNKNOWN}")
-        exact = name not in language.ADDING or all(language.adds_exactly(_type_of(part)) for part in children)
+        exact = (
+            name not in language.ADDING or {part["_type"].get("id") for part in children} <= language.ADDED_EXACTLY
+        )
         require(exact, f"floating-point {name} depends on the order of rows; write {name}(x::decimal(18, 3))")
         if name in language.ORDERLESS and not name.startswith(("count", "bool_", "bit_")):
             _require_one_form(filter(_columns_in, children), name)
@@ -197,13 +186,13 @@ class Check:
         for one in node["expressions"]:
             partitions = one.get("partitions", ())
             require(one["type"] in language.WINDOWS, f"this window function is {language.UNKNOWN}")
-            units = [self._unit(below, part) for part in partitions]
-            self._require_unit(below, units, "the window contains rows of several units; write PARTITION BY")
+            partition = self._projection({"expressions": partitions}, below)
+            self._require_unit(partition, "the window contains rows of several units; write PARTITION BY")
             if one["type"] == "WINDOW_AGGREGATE":
                 self._check_aggregate(one, below, frozenset())
             distinguished = self._distinguished([*partitions, *_orders_of(one)])
             if picks_rows(one) and (below.unique is None or not below.unique <= distinguished):
-                name = _function_of(one) or one["type"].removeprefix("WINDOW_").lower()
+                name = one["_function"] or one["type"].removeprefix("WINDOW_").lower()
                 require(distinguished >= set(range(len(below.units))), f"{name} {_TIE}")
                 orders.append((partitions, one.get("orders")))
         same = all(order == orders[0] for order in orders)
@@ -216,101 +205,88 @@ class Check:
 
         A struct together with its text also distinguishes equal values that look different, such as 0.0 and -0.0.
         """
-        structs = [one for one in orders if _function_of(one) == "struct_pack"]
-        casts = [one for one in orders if _function_of(one) == "__cast"]
-        texts = [one["children"][0] for one in casts if language.name_of(_type_of(one)) == "VARCHAR"]
+        structs = [one for one in orders if one["_function"] == "struct_pack"]
+        casts = [one for one in orders if one["_function"] == "__cast" and one["_type"]["id"] == "VARCHAR"]
         by_value = [*orders, *(part for one in structs for part in one["children"])]
-        found = [one for one in by_value if language.has_one_form(_type_of(one))]
-        found += [part for one in structs if one in texts for part in one["children"]]
-        return {column for column in map(_column_of, found) if column is not None}
+        found = [one for one in by_value if language.consists_of(one["_type"], language.ONE_FORM)]
+        found += [part for one in casts if one["children"][0] in structs for part in one["children"][0]["children"]]
+        return {one["_column"] for one in found} - {None}
 
     def _distinct(self, node: Node, below: Relation) -> Relation:
         targets = node.get("distinct_targets", ())
-        units = [self._unit(below, one) for one in targets]
-        self._require_unit(below, units, "DISTINCT merges rows of several units; extend SELECT by")
-        complete = set(map(_column_of, targets)) >= set(range(len(below.units)))
+        kept = self._projection({"expressions": targets}, below)
+        self._require_unit(kept, "DISTINCT merges rows of several units; extend SELECT by")
+        complete = {one["_column"] for one in targets} >= set(range(len(below.units)))
         require(complete, "instead of DISTINCT ON write QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) = 1")
         _require_one_form(targets, "DISTINCT")
         return below
 
     def _union(self, node: Node, *sides: Relation) -> Relation:
-        require(
-            node.get("setop_all"), f"this union is {language.UNKNOWN}"
-        )  # DuckDB plans UNION as DISTINCT over UNION ALL
+        # DuckDB plans UNION as DISTINCT over UNION ALL.
+        require(node.get("setop_all"), f"this union is {language.UNKNOWN}")
         same = all(side.private == sides[0].private for side in sides)
         require(same, "a UNION of private rows with public rows is refused")
         columns = [set(units) for units in zip(*(side.units for side in sides), strict=True)]
         units = [column.pop() if len(column) == 1 else None for column in columns]
-        self._require_unit(sides[0], units, "all parts of a UNION must have, at one position and with one type,")
-        return Relation(tuple(units), sides[0].private)
+        union = Relation(tuple(units), sides[0].private)
+        self._require_unit(union, "all parts of a UNION must have, at one position and with one type,")
+        return union
 
     def _unnest(self, node: Node, below: Relation) -> Relation:
         return Relation((*below.units, *[None] * len(node["expressions"])), below.private)
 
 
-def _require_one_form(expressions: Iterable[Node], what: str) -> None:
-    """Refuse to merge equal values that can look different: which of them remains depends on the order of rows."""
-    require(all(language.has_one_form(_type_of(one)) for one in expressions), f"{what} {_TWO_FORMS}")
-
-
-# The plan
-
-
-def _plan_of(text: str) -> Node:
-    """Read a plan from JSON, and refuse operators, expressions, fields, functions and types that are not listed."""
-
-    def plain(node: Node) -> Node:  # equal expressions become equal dictionaries
-        return {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
-
+def _planned(query: Rewriting) -> tuple[list[str], Node]:
+    """Return the columns of a query and its plan over empty tables. Refuse parts of the plan that are not listed."""
     try:
-        plans = json.loads(text, object_hook=plain).get("plans", ())
-    except ValueError:  # DuckDB writes NAN, which is not JSON
-        plans = ()
-    require(
-        len(plans) == 1, "DuckDB cannot write the plan of this query; write isnan(x) instead of comparing with nan"
-    )
-    for node in nodes(plans):
+        columns = query.parser.sql(query.text).columns
+        ((text,),) = query.parser.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
+        (plan,) = json.loads(text, object_hook=_node)["plans"]
+    except duckdb.Error as problem:
+        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # shows no data, because the tables are empty
+        message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
+        raise_alone(StatementError(f"DuckDB cannot plan the query: {message}"))
+    except (KeyError, ValueError):  # DuckDB writes NAN, which is not JSON
+        raise_alone(GuaranteeError("DuckDB cannot write its plan; write isnan(x) instead of comparing with nan"))
+    for node in nodes(plan):
         if "expression_class" in node or str(node.get("type")).startswith("LOGICAL_"):
             _check_node(node)
-    return dict(plans[0])
+    return columns, plan
+
+
+def _node(node: Node) -> Node:
+    """Return a node with four fields. Remove aliases and positions, in which equal expressions may differ."""
+    kept = {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
+    kind = str(node.get("expression_class", node.get("type"))).removeprefix("LOGICAL_")
+    type_ = node["value"]["type"] if kind == "BOUND_CONSTANT" else node.get("return_type", {})
+    return kept | {
+        "_kind": kind,
+        "_function": str((node.get("qname") or {}).get("path", [""])[-1]).lower(),
+        "_type": {"id": "BOOLEAN"} if kind == "BOUND_CONJUNCTION" else type_,
+        "_column": int(node.get("index", 0)) if kind == "BOUND_REF" else None,  # if it is only a column
+    }
 
 
 def _check_node(node: Node) -> None:
-    kind, name, inside = _kind_of(node), _function_of(node), node.get("children", ())
-    unknown = [kind] * (kind not in _KINDS.split())
-    unknown += [key for key, value in node.items() if value not in _ABSENT and key not in _FIELDS.split()]
-    correlated = str(node.get("ctename", "")).startswith("__duckdb_delim")
-    require(not correlated and set(_SUBQUERY.split()).isdisjoint(unknown), _CORRELATED)
-    unknown += ["function of rows in an expression" for one in inside if _kind_of(one) in _OF_ROWS]
-    require(not unknown, f"{' '.join(unknown[:1]).replace('_', ' ').lower()} is {language.UNKNOWN}")
+    kind, name = node["_kind"], node["_function"]
+    unknown = {kind, *(key for key, value in node.items() if value not in _ABSENT)}.difference(_WORDS.split())
+    unknown |= {"DELIM_GET"} if str(node.get("ctename", "")).startswith("__duckdb_delim") else set()
+    first = " ".join(sorted(unknown)[:1]).replace("_", " ").lower()
+    require(not unknown, language.refusal_of(*unknown) or f"{first} is {language.UNKNOWN}")
     require(kind != "BOUND_FUNCTION" or name in language.SCALARS, language.refused_function(name))
     if kind.startswith("BOUND_") and kind != "BOUND_REF":
-        allowed = language.is_allowed(_type_of(node))
-        require(allowed, f"the type {language.name_of(_type_of(node))} is {language.UNKNOWN}")
+        allowed = language.consists_of(node["_type"], language.ALLOWED)
+        require(allowed, f"the type {node['_type'].get('id')} is {language.UNKNOWN}")
 
 
-def _kind_of(node: Node) -> str:
-    return str(node.get("expression_class") or str(node.get("type", "")).removeprefix("LOGICAL_"))
-
-
-def _type_of(expression: Node) -> Any:
-    if expression["expression_class"] == "BOUND_CONJUNCTION":
-        return {"id": "BOOLEAN"}
-    constant = expression["expression_class"] == "BOUND_CONSTANT"
-    return expression.get("value", {}).get("type") if constant else expression.get("return_type")
-
-
-def _function_of(node: Node) -> str:
-    return str((node.get("qname") or {}).get("path", [""])[-1]).lower()
-
-
-def _column_of(expression: Node) -> int | None:
-    """Return the number of a column if an expression is only this column, else None."""
-    return int(expression.get("index", 0)) if expression["expression_class"] == "BOUND_REF" else None
+def _require_one_form(expressions: Iterable[Node], what: str) -> None:
+    """Refuse to merge equal values that can look different: which of them remains depends on the order of rows."""
+    for one in expressions:
+        require(language.consists_of(one["_type"], language.ONE_FORM), f"{what} {_TWO_FORMS}")
 
 
 def _columns_in(*expressions: Node) -> set[int]:
-    return {int(node.get("index", 0)) for node in nodes(expressions) if node.get("expression_class") == "BOUND_REF"}
+    return {node["_column"] for node in nodes(expressions) if "_column" in node} - {None}
 
 
 def _orders_of(expression: Node) -> list[Node]:
@@ -320,7 +296,6 @@ def _orders_of(expression: Node) -> list[Node]:
 
 def picks_rows(window: Node) -> bool:
     """Return whether a window function may give different results for rows that tie in its ORDER BY."""
-    if window["type"] in language.RANKED:
-        return False
     frame = f"{window.get('start')} {window.get('end')} {window.get('exclude_clause', 'NO_OTHER')}"
-    return window["type"] != "WINDOW_AGGREGATE" or "_ROWS" in frame or not frame.endswith("NO_OTHER")
+    picks = window["type"] != "WINDOW_AGGREGATE" or "_ROWS" in frame or not frame.endswith("NO_OTHER")
+    return picks and window["type"] not in language.RANKED

@@ -17,7 +17,6 @@ import duckdb
 
 from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError, raise_alone
 from sparsehist.guarantee.check import Check
-from sparsehist.guarantee.extensions import draw_no_progress
 from sparsehist.guarantee.statement import Lookup, Rewriting, Source, folded, quoted
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
@@ -25,18 +24,8 @@ from sparsehist.store.statements import statement
 if TYPE_CHECKING:
     from sparsehist.counting.contract import Query
 
-_CLOSED: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "python_enable_replacements": False,
-}
-_BY_STATISTICS = "statistics_propagation,join_filter_pushdown"
-"""Optimizers that use minima and maxima from Parquet files. These omit NaN, DuckDB's largest number.
-
-DuckDB also compares them with conditions that it moves into the reader of a file; `_put` prevents this.
-"""
 _ENUM = re.compile(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)")
-Columns = dict[str, str]
+_FLOATS = re.compile("FLOAT|DOUBLE")
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,28 +34,58 @@ class Closed:
 
     text: str
     sources: Mapping[str, Source]
-    columns: Mapping[str, Columns]
+    columns: Mapping[str, dict[str, str]]
     verified: bool
 
     def relation(self) -> duckdb.DuckDBPyRelation:
         """Return the result of the query as a relation. DuckDB computes the rows when they are read."""
-        connection = duckdb.connect(":memory:", config=_CLOSED)
-        draw_no_progress(connection)
         spill = ExitStack()
-        directory = spill.enter_context(spill_directory())
-        connection.execute("set temp_directory = $directory", {"directory": str(directory)})
-        # Streams are read once. DuckDB may compute a CTE twice, and reads one relation of a connection at a time.
-        once = "WITH " not in self.text.upper() and self.text.count("memory.main.source_") == 1
-        if any(_has_floats(kind) for typed in self.columns.values() for kind in typed.values()):
-            connection.execute(f"set disabled_optimizers = '{_BY_STATISTICS}'")
-        for view, source in self.sources.items():
-            _put(connection, view, source, self.columns[view], streamed=once)
+        connection = connected(spill, autoload_known_extensions=False)
+        if _FLOATS.search(str(self.columns)):
+            # Minima and maxima in Parquet files omit NaN, DuckDB's largest number. These optimizers use them, and so
+            # does the reader of a file, if DuckDB moves a condition into it, which `_put` prevents.
+            connection.execute("set disabled_optimizers = 'statistics_propagation,join_filter_pushdown'")
+        for view in self.sources:
+            self._put(connection, view)
         files = [file for source in self.sources.values() for file in source.files]
         connection.execute("set allowed_paths = $files", {"files": files})
         connection.execute(statement("guarantee_lock"))
         relation = connection.sql(self.text)
         weakref.finalize(relation, spill.close)
         return relation
+
+    def _put(self, connection: duckdb.DuckDBPyConnection, view: str) -> None:
+        """Make the view of a source. The rows of a relation are stored first, unless the query reads them once."""
+        source, columns, listed = self.sources[view], self.columns[view], []
+        for name, kind in columns.items():
+            cast = f"cast({quoted(name)} as {kind})"
+            if _FLOATS.search(kind):  # DuckDB moves no condition on two columns into a file's reader
+                other = next((other for other in columns if other != name), name)
+                cast = f"case when {quoted(name)} is null and {quoted(other)} is null then null else {cast} end"
+            listed.append(f"{cast} as {quoted(name)}")
+        reader = source.reader or f"raw_{view}"
+        if source.opens is not None:
+            table = source.opens()
+            is_relation = isinstance(table, duckdb.DuckDBPyRelation)
+            connection.register(reader, table.to_arrow_reader() if is_relation else table)
+            # Streams are read once. DuckDB may compute a CTE twice, and reads one relation of a connection at a time.
+            once = "WITH " not in self.text.upper() and self.text.count("memory.main.source_") == 1
+            if is_relation and not once:
+                connection.execute(f"create table stored_{view} as from {reader}")
+                connection.unregister(reader)
+                reader = f"stored_{view}"
+        connection.execute(f"create view {view} as select {', '.join(listed)} from {reader}")  # noqa: S608  quoted
+
+
+def connected(spill: ExitStack, **settings: bool | int) -> duckdb.DuckDBPyConnection:
+    """Open DuckDB without the variables of the program; closing `spill` deletes its temporary files."""
+    alone = {"autoinstall_known_extensions": False, "python_enable_replacements": False}
+    connection = duckdb.connect(":memory:", config={**alone, **settings})
+    ((progress,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()
+    if progress:  # a notebook without ipywidgets cannot change the setting
+        connection.execute("set enable_progress_bar = false")
+    connection.execute("set temp_directory = $path", {"path": str(spill.enter_context(spill_directory()))})
+    return connection
 
 
 def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str, ...]) -> Closed:
@@ -75,7 +94,8 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
     The result must have the columns `keys`. The query is not checked if it is unverified or `units` is empty. Raise a
     GuaranteeError if the query may mix units, and a StatementError if DuckDB cannot plan it.
     """
-    with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
+    with ExitStack() as spill:
+        connection = spill.enter_context(connected(spill, autoload_known_extensions=False, threads=1))
         rewritten = Rewriting(connection, query, lookup)
         columns = {view: _columns_of(connection, source) for view, source in rewritten.sources.items()}
         verified = not query.unverified and bool(units)
@@ -83,31 +103,19 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
             for view, typed in columns.items():
                 fields = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed.items())
                 connection.execute(f"create table {view} ({fields})")
-            optimizers = connection.execute("select name from duckdb_optimizers()").fetchall()
-            unused = ",".join(name for (name,) in optimizers if name != "filter_pushdown")  # IN becomes a semi join
+            others = "select name from duckdb_optimizers() where name <> 'filter_pushdown'"  # makes IN a semi join
+            unused = ",".join(name for (name,) in connection.execute(others).fetchall())
             connection.execute(f"set disabled_optimizers = '{unused}'")
             connection.execute(statement("guarantee_lock"))
             try:
-                _check(rewritten, units, keys)
+                Check(rewritten, units).run(keys)
             except StatementError:  # perhaps only because rows tie in ORDER BY
                 rewritten.break_ties()
-                _check(rewritten, units, keys)
+                Check(rewritten, units).run(keys)
         return Closed(rewritten.text, rewritten.sources, columns, verified)
 
 
-def _check(query: Rewriting, units: tuple[str, ...], keys: tuple[str, ...]) -> None:
-    """Let DuckDB plan a query over empty tables, and check the plan."""
-    try:
-        columns = query.parser.sql(query.text).columns
-        ((text,),) = query.parser.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
-    except duckdb.Error as problem:
-        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # shows no data, because the tables are empty
-        message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
-        raise_alone(StatementError(f"DuckDB cannot plan the query: {message}"))
-    Check(query, units).run(text, columns, keys)
-
-
-def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Columns:
+def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> dict[str, str]:
     """Return the names and types of a source's columns. An ENUM, which lists values of rows, becomes text."""
     try:
         if source.opens is not None:
@@ -125,29 +133,3 @@ def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Column
     if len({folded(name) for name in columns}) != len(rows):
         raise DeclarationError(f"the source {source.name} has two columns of the same name: rename one")
     return columns
-
-
-def _has_floats(kind: str) -> bool:
-    return "FLOAT" in kind or "DOUBLE" in kind
-
-
-def _put(
-    connection: duckdb.DuckDBPyConnection, view: str, source: Source, columns: Columns, *, streamed: bool
-) -> None:
-    """Make the view of a source. The rows of a relation are stored first, unless the query reads them once."""
-    listed, reader = [], source.reader
-    for name, kind in columns.items():
-        cast = f"cast({quoted(name)} as {kind})"
-        if _has_floats(kind):  # DuckDB moves no condition on two columns into a file's reader
-            other = next((other for other in columns if other != name), name)
-            cast = f"case when {quoted(name)} is null and {quoted(other)} is null then null else {cast} end"
-        listed.append(f"{cast} as {quoted(name)}")
-    if source.opens is not None:
-        table, reader = source.opens(), f"raw_{view}"
-        is_relation = isinstance(table, duckdb.DuckDBPyRelation)
-        connection.register(reader, table.to_arrow_reader() if is_relation else table)
-        if is_relation and not streamed:
-            connection.execute(f"create table stored_{view} as from {reader}")
-            connection.unregister(reader)
-            reader = f"stored_{view}"
-    connection.execute(f"create view {view} as select {', '.join(listed)} from {reader}")  # noqa: S608  quoted

@@ -35,8 +35,7 @@ FUNCTIONS = {
     "Lists, structs, maps": "list_value struct_pack row struct_extract array_extract list_extract list_slice "
     "array_slice list_contains list_has_any list_has_all list_position list_filter list_transform list_sort "
     "list_reverse_sort list_reverse list_distinct list_concat list_append list_zip list_sum list_min list_max "
-    "list_count flatten array_to_string range generate_series unnest map map_keys map_values map_extract "
-    "cardinality",
+    "list_count flatten array_to_string range generate_series unnest map map_keys map_values map_extract cardinality",
     "JSON": "json_extract json_extract_string json_value json_array_length json_keys json_valid json_type",
 }
 AGGREGATES = {
@@ -58,23 +57,19 @@ _SYNTAX = "~~ !~~ ~~* !~~* ~~~ @> && like_escape not_like_escape ilike_escape no
 _OF_ROWS = " ".join([*FUNCTIONS.values(), _SYNTAX])
 WRITTEN = frozenset(f"{_OF_ROWS} {RANKS} {PICKS}".split()) | ORDERLESS | ADDING | ORDERED
 """Functions that a query may name."""
-SCALARS = frozenset(
-    f"""
-    {_OF_ROWS} list_aggr list_aggregate normalized_interval list_resize add subtract multiply divide list_select
-    constant_or_null struct_extract_at array_reverse_sort json_extract_path json_extract_path_text
-    __cast __try_cast __between is distinct from is not distinct from
-    """.split()
-)
+_REPLACING = """list_aggr list_aggregate normalized_interval list_resize add subtract multiply divide list_select
+    constant_or_null struct_extract_at array_reverse_sort json_extract_path json_extract_path_text __cast __try_cast
+    __between is distinct from is not distinct from"""
+SCALARS = frozenset(f"{_OF_ROWS} {_REPLACING}".split())
 """Functions of one row that a plan may contain. DuckDB replaces some functions of a query by others."""
 
 UNKNOWN = "not in the language of docs/sql.md; write it in a simpler way"
 REFUSED = {
     "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER": "LIMIT and OFFSET count the rows of all units; to number the rows of "
     "each unit, write row_number() OVER (PARTITION BY the unit ORDER BY …)",
-    "sample": "a sample depends on the rows of all units; write hash(query) % 10 = 0",
+    "SAMPLE": "a sample depends on the rows of all units; write hash(query) % 10 = 0",
     "RECURSIVE_CTE_NODE": "recursion depends on the rows of all units; write each step as a query, or use a window",
-    "EXCEPT INTERSECT": "EXCEPT and INTERSECT compare whole rows; write ANTI JOIN or SEMI JOIN on the unit and the "
-    "other columns",
+    "EXCEPT INTERSECT": "write ANTI JOIN or SEMI JOIN on all columns instead of EXCEPT and INTERSECT",
     "EXISTS NOT_EXISTS": "write SEMI JOIN … USING (user_id) instead of EXISTS, and ANTI JOIN instead of NOT EXISTS",
     "FULL OUTER": "write UNION ALL of a LEFT JOIN and an ANTI JOIN instead of a FULL JOIN",
     "RIGHT": "write a LEFT JOIN with the tables swapped instead of a RIGHT JOIN",
@@ -85,11 +80,11 @@ REFUSED = {
     "GROUP BY the unit, and unnest([a, b]) instead of UNPIVOT",
     "SHOW_REF": "DESCRIBE, SUMMARIZE and SHOW describe all rows; write a SELECT",
     "COLLATE": "a collation treats different texts as equal; write lower(…)",
+    "LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map": "a query in parentheses "
+    "must not use columns of the outer query, nor return one of several rows; write a join with a query that has the "
+    "unit in its GROUP BY",
+    "MARK": "whether IN is false or null depends on other units; use it alone in WHERE, or write SEMI or ANTI JOIN",
     "POSITIONAL_REFERENCE": "#1: name the column instead of its number",
-}
-"""Refused constructs by name in DuckDB's parse tree: the reason and a replacement."""
-
-INSTEAD = {
     "now today current_date current_timestamp getvariable": "write a constant or a parameter, $name",
     "random uuid": "write a hash of the row: hash(query) % 10 = 0",
     "age": "write date_diff('day', a, b)",
@@ -100,57 +95,43 @@ INSTEAD = {
     "approx_quantile": "write quantile_cont(x, 0.5)",
     "stddev variance": "compute it from sum(x), sum(x * x) and count(*) of decimals",
 }
-"""Replacements of refused functions."""
+"""What to write instead of constructs (as DuckDB's parse trees and plans call them, with capitals) and functions."""
 
 _WHOLE = frozenset("TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT HUGEINT UHUGEINT".split())
-_ADDED_EXACTLY = (_WHOLE - {"HUGEINT", "UHUGEINT"}) | {"DECIMAL", "BOOLEAN"}
+ADDED_EXACTLY = (_WHOLE - {"HUGEINT", "UHUGEINT"}) | {"DECIMAL", "BOOLEAN"}
 _TO_TEXT = _WHOLE | {"DATE", "UUID", "BOOLEAN", "TIMESTAMP"}
 _UNITS = _TO_TEXT | frozenset("VARCHAR BLOB TIME TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS TIMESTAMP_TZ".split())
 _UNITS |= {"TIMESTAMP WITH TIME ZONE", "INTEGER_LITERAL", "STRING_LITERAL"}
-_ONE_FORM = _UNITS | frozenset("DECIMAL SQLNULL NULL LIST ARRAY STRUCT MAP".split())
-# Equal values of these additional types can look different: 0.0 and -0.0, 1 month and 30 days.
-_ALLOWED = _ONE_FORM | {"FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"}
+ONE_FORM = _UNITS | frozenset("DECIMAL SQLNULL NULL LIST ARRAY STRUCT MAP".split())
+"""Types whose equal values look the same, unlike 0.0 and -0.0, or 1 month and 30 days."""
+ALLOWED = ONE_FORM | {"FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"}
 
 
 def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
     """Yield all dictionaries of a tree, parents first. Skip subtrees whose type is in `without`."""
-    if isinstance(part, dict):
-        if part.get("type") in without:
-            return
+    if isinstance(part, dict) and part.get("type") not in without:
         yield part
-    for value in part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ():
+        part = list(part.values())
+    for value in part if isinstance(part, (list, tuple)) else ():
         yield from nodes(value, without)
 
 
-def name_of(kind: Node | None) -> str:
-    return str((kind or {}).get("id", ""))
+def consists_of(kind: Node, types: frozenset[str]) -> bool:
+    """Return whether a type and all types inside it are in `types` and have no collation."""
+    names = {kind.get("id"), *(one["id"] for one in nodes(kind) if "id" in one)}
+    return names <= types and "collation" not in str(kind)
 
 
-def is_allowed(kind: Node | None) -> bool:
-    """Return whether a query may compute with values of a type."""
-    return all(name_of(one) in _ALLOWED for one in nodes(kind) if "id" in one)
-
-
-def has_one_form(kind: Node | None) -> bool:
-    """Return whether equal values of a type always look the same."""
-    named = name_of(kind) and all(name_of(one) in _ONE_FORM for one in nodes(kind) if "id" in one)
-    return bool(named) and "collation" not in str(kind)
-
-
-def adds_exactly(kind: Node | None) -> bool:
-    return name_of(kind) in _ADDED_EXACTLY
-
-
-def unit_kind(kind: Node | None) -> str:
+def unit_kind(kind: Node) -> str:
     """Return the name of a unit's type, which is INTEGER for all integers; empty if a unit cannot have the type."""
-    name = "INTEGER" if name_of(kind) in _WHOLE else name_of(kind)
-    return name if name in _UNITS and has_one_form(kind) else ""
+    name = "INTEGER" if kind.get("id") in _WHOLE else str(kind.get("id"))
+    return name if consists_of(kind, _UNITS) else ""
 
 
-def is_injective(before: Node | None, after: Node | None) -> bool:
+def is_injective(before: Node, after: Node) -> bool:
     """Return whether different units stay different, and equal units equal, if they are cast to another type."""
     kinds = unit_kind(before), unit_kind(after)
-    return "" not in kinds and (kinds[0] == kinds[1] or (name_of(before) in _TO_TEXT and kinds[1] == "VARCHAR"))
+    return "" not in kinds and (kinds[0] == kinds[1] or (before["id"] in _TO_TEXT and kinds[1] == "VARCHAR"))
 
 
 def require(condition: object, refusal: str) -> None:
@@ -159,18 +140,16 @@ def require(condition: object, refusal: str) -> None:
         raise GuaranteeError(refusal)
 
 
-def entry(table: dict[str, str], *words: object) -> str:
-    """Return the text of the first key that contains one of the words, or an empty text. Keys are lists of words."""
-    return next((text for names, text in table.items() if not set(names.split()).isdisjoint(words)), "")
+def refusal_of(*words: str) -> str:
+    """Return the text in REFUSED for the first entry that has one of the words, or an empty text."""
+    return next((text for names, text in REFUSED.items() if not set(names.split()).isdisjoint(words)), "")
 
 
 def refused_function(name: str) -> str:
     """Return the message that refuses a function and says what to write instead."""
-    instead = entry(INSTEAD, name) or "use the functions listed there, or compute it before the log is stored"
+    instead = refusal_of(name) or "use the functions listed there, or compute it before the log is stored"
     return f"{name} is not in the language of docs/sql.md; {instead}"
 
-
-# Files
 
 _FOLDERS = "hive_partitioning hive_types hive_types_autocast filename compression"
 READERS = {
@@ -193,12 +172,23 @@ def check_options(reader: str, paths: Sequence[str], options: Mapping[str, Any])
     """Refuse options of a reader that let the values in a row depend on other rows."""
     unknown = ", ".join(sorted(options.keys() - READERS[reader].split()))
     require(not unknown, f"with {unknown}, rows of other units may affect how {reader} reads a row; leave it out")
-    typed = reader == "read_parquet" or (options.get("columns") and options.get("auto_detect") is False)
-    remedy = "auto_detect = false, columns = {'user_id': 'VARCHAR', …}"
-    require(typed, f"{reader} guesses names and types from the rows of all units; write {remedy}")
-    formatted = reader != "read_json" or options.get("format") in ("newline_delimited", "array")
-    require(formatted, "read_json guesses the format from the rows of all units; write format = 'newline_delimited'")
+    declared = options.get("columns") and options.get("auto_detect") is False
+    declared = declared and (reader != "read_json" or options.get("format") in ("newline_delimited", "array"))
+    remedy = "auto_detect = false, columns = {'user_id': 'VARCHAR', …}, for JSON also format = 'newline_delimited'"
+    require(declared or reader == "read_parquet", f"{reader} guesses types from rows of all units; write {remedy}")
     typed = "hive_types" in options or False in (options.get("hive_partitioning"), options.get("hive_types_autocast"))
     folders = any(re.search(r"[*?\[].*[/\\]", path) for path in paths)
     remedy = "hive_types = {…} or hive_partitioning = false"
     require(typed or not folders, f"types of columns in folder names are guessed from all folders; write {remedy}")
+
+
+LACKING = (
+    "DuckDB lacks the extension for this source, and sparsehist installs none: read URLs as tables={'log': "
+    "sh.Files('s3://…')}, in a shell --table log=s3://…; Delta and Iceberg as tables={'log': pl.scan_delta(…)}"
+)
+_LACKING = r"required extension|Extension \"[^\n]*\" not found|exists in the \w+ extension"
+
+
+def lacks_extension(problem: BaseException) -> bool:
+    """Return whether DuckDB failed because an extension is missing."""
+    return type(problem).__module__ in ("duckdb", "_duckdb") and bool(re.search(_LACKING, str(problem)))

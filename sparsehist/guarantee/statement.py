@@ -17,8 +17,7 @@ import duckdb
 
 from sparsehist.errors import GuaranteeError, StatementError, raise_alone
 from sparsehist.guarantee import language
-from sparsehist.guarantee.extensions import LACKING
-from sparsehist.guarantee.language import READERS, Node, check_options, nodes, reader_of, require
+from sparsehist.guarantee.language import LACKING, READERS, Node, check_options, nodes, reader_of, require
 from sparsehist.store.statements import statement
 
 if TYPE_CHECKING:
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
 
 _KINDS = ("type", "join_type", "ref_type", "setop_type", "subquery_type")
 _QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE")
-_IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
+_KEEPING = ("row_number ", "ntile ", "lag ", "lead ", "first_value UNBOUNDED_PRECEDING")
+"""Windows, with the start of the frame, that keep their rows if columns are added to ORDER BY."""
+_ORDER = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
 
 
 @dataclass(frozen=True)
@@ -74,59 +75,51 @@ class Rewriting:
 
     def __post_init__(self) -> None:
         """Rewrite the query. Refuse it unless it is one SELECT in the language, over known sources."""
-        self.tree = self._tree_of(self.query.sql)
-        one = not self.tree["error"] and len(self.tree["statements"]) == 1
-        require(one, "a series needs exactly one SELECT in the language of docs/sql.md")
-        select = self.tree["statements"][0]
-        select["node"] = self._walk(select["node"], frozenset())
+        self.tree = self._walk(self._select(self.query.sql), frozenset())
         self.text = self._text_of(self.tree)
 
     def renamed(self, name: str) -> set[str]:
         """Return a name, and the names of all columns that the query renames or casts to it in one or more steps."""
-        names, added = set[str](), {folded(name)}
-        while added:
-            names |= added
-            renaming = (node for node in nodes(self.tree) if folded(str(node.get("alias", ""))) in names)
-            added = {folded(column) for node in renaming for column in _column_names(node)[-1:]} - names
+        names = {folded(name)}
+        for node in 9 * list(nodes(self.tree)):  # the tree may name the steps in any order
+            if "class" in node and folded(str(node.get("alias", ""))) in names:
+                names |= {folded(inner["column_names"][-1]) for inner in nodes(node) if "column_names" in inner}
         return names
 
-    def _tree_of(self, text: str, **inserted: Node) -> Node:
-        """Parse SQL into a tree without source positions. Replace columns and tables that `inserted` names."""
+    def _select(self, text: str, **inserted: Node) -> Node:
+        """Parse one SELECT into a tree without source positions. Replace columns and tables that `inserted` names."""
 
         def plain(node: Node) -> Node:
             name = (node.get("column_names") or [node.get("table_name")])[0]
             kept = {key: value for key, value in node.items() if not key.startswith("query_location")}
             return inserted.get(str(name), kept)
 
-        ((tree,),) = self.parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
-        return dict(json.loads(tree, object_hook=plain))
+        ((text,),) = self.parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
+        tree = json.loads(text, object_hook=plain)
+        one = not tree["error"] and len(tree["statements"]) == 1
+        require(one, "a series needs exactly one SELECT in the language of docs/sql.md")
+        return dict(tree["statements"][0]["node"])
 
-    def _text_of(self, tree: Node) -> str:
-        ((text,),) = self.parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
+    def _text_of(self, select: Node) -> str:
+        tree = json.dumps({"error": False, "statements": [{"node": select}]})
+        ((text,),) = self.parser.execute(statement("guarantee_text"), {"tree": tree}).fetchall()
         return str(text)
 
     def _expression(self, text: str) -> Node:
-        return dict(self._tree_of(f"select {text}")["statements"][0]["node"]["select_list"][0])
-
-    def _from(self, text: str, **inserted: Node) -> Node:
-        """Parse the text after FROM as `_tree_of` does, and return its tree."""
-        return dict(self._tree_of(f"from {text}", **inserted)["statements"][0]["node"]["from_table"])
+        return dict(self._select(f"select {text}")["select_list"][0])
 
     def _walk(self, part: Any, ctes: frozenset[str]) -> Any:
-        if isinstance(part, list):
-            return [self._walk(one, ctes) for one in part]
         if not isinstance(part, dict):
-            return part
+            return [self._walk(one, ctes) for one in part] if isinstance(part, list) else part
         kind, verified = part.get("type"), not self.query.unverified
         if verified:
             _check_words(part)
             _rename_elements(part)
         if part.get("class") == "PARAMETER":
             return self._constant(part)
-        if kind == "TABLE_FUNCTION":
-            name = part["function"]["function_name"].lower()
-            if name in READERS or (verified and name not in ("unnest", "range", "generate_series")):
-                return self._file(part, self._walk(part["function"], ctes))
+        called = _called(part)
+        if called in READERS or (verified and called not in ("", "unnest", "range", "generate_series")):
+            return self._file(part, self._walk(part["function"], ctes))
         if kind == "BASE_TABLE":
             return self._table(part, ctes)
         if kind == "RECURSIVE_CTE_NODE":  # only unverified queries may be recursive
@@ -135,7 +128,7 @@ class Rewriting:
             entry["value"] = self._walk(entry["value"], ctes)
             ctes |= {folded(entry["key"])}
         part = {key: value if key == "cte_map" else self._walk(value, ctes) for key, value in part.items()}
-        return self._with_elements(part) if verified and _is_unnest(part.get("right", {})) else part
+        return self._with_elements(part) if verified and _called(part.get("right", {})) == "unnest" else part
 
     def _constant(self, node: Node) -> Node:
         """Return the constant that replaces a parameter; its type is the one that DuckDB gives to the value."""
@@ -143,7 +136,7 @@ class Rewriting:
         name = str(node.get("identifier", "")).lower()
         try:
             constant = self._expression(_literal(values[name]))
-        except (KeyError, TypeError, duckdb.Error):
+        except (KeyError, TypeError, GuaranteeError, duckdb.Error):
             raise_alone(GuaranteeError(f"the parameter ${name} has no value, or its type is unknown to DuckDB"))
         return constant | {"alias": node.get("alias", "")}
 
@@ -151,50 +144,50 @@ class Rewriting:
         path = tuple((node.get("qualified_name") or {}).get("path", [node["table_name"]]))
         if len(path) == 1 and folded(path[0]) in ctes:
             return node
-        source, reader = self.lookup(tuple(map(folded, path))), reader_of(path[-1])
-        if source is None and len(path) == 1 and reader:
-            alias = re.split(r"[/\\]", path[0])[-1].split(".")[0]
-            return self._file(node, self._expression(f"{reader}({_literal(path[0])})"), alias)
+        source = self.lookup(tuple(map(folded, path)))
+        if source is not None:
+            return self._view(node, source, path[-1])
+        reader = reader_of(path[0]) if len(path) == 1 else ""
         remedy = "pass it in tables= or public=, or name a file in quotes. Variables of your program are not seen"
-        if source is None:
-            raise GuaranteeError(f"there is no table {'.'.join(path)}; {remedy}")
-        return self._view(node, source, path[-1])
+        require(reader, f"there is no table {'.'.join(path)}; {remedy}")
+        alias = re.split(r"[/\\]", path[0])[-1].split(".")[0]
+        return self._file(node, self._expression(f"{reader}({_literal(path[0])})"), alias)
 
     def _file(self, node: Node, call: Node, alias: str = "") -> Node:
         """Return the view that replaces a call of a file reader. The source of the view has the call as text."""
         name = call["function_name"].lower()
         require(name in READERS, f"{name}(…) is not a source: use {', '.join(READERS)}, or pass a table in tables=")
-        first, *named = list(map(_with_name, call.get("arguments", ()))) or [{}]
         try:  # compute a struct of the arguments, which fails unless they are constants with different names
-            struct = call | self._expression("struct_pack()") | {"arguments": [first | {"name": "files"}, *named]}
-            text = self._text_of(self._tree_of("select struct", struct=struct))
-            ((options,),) = self.parser.execute(text).fetchall()
-            paths = options.pop("files") if isinstance(options["files"], list) else [options.pop("files")]
+            first, *options = call.get("arguments", ())
+            pairs = [(one["expression"]["left"]["column_names"][-1], one["expression"]["right"]) for one in options]
+            named = [{"name": name, "expression": value} for name, value in pairs]
+            struct = self._expression("struct_pack()") | {"arguments": [{**first, "name": "files"}, *named]}
+            text = self._text_of(self._select("select struct", struct=struct))
+            ((values,),) = self.parser.execute(text).fetchall()
+            paths = values.pop("files") if isinstance(values["files"], list) else [values.pop("files")]
             label, public = ", ".join(paths), set(paths) <= self.query.public.keys()
-        except (duckdb.Error, TypeError):
-            usage = "takes only constants: the path of a file or a list of paths, and options by name"
-            raise_alone(GuaranteeError(f"{name} {usage}"))
+        except (duckdb.Error, KeyError, TypeError, ValueError):
+            raise_alone(GuaranteeError(f"{name} takes constants only: paths, and options as name = value"))
         if "://" in label:
             raise_alone(StatementError(LACKING))
         if not public and not self.query.unverified:
-            check_options(name, paths, {option.lower(): value for option, value in options.items()})
+            check_options(name, paths, {option.lower(): value for option, value in values.items()})
         query = statement("guarantee_files")
         files = [file for path in paths for (file,) in self.parser.execute(query, {"path": path}).fetchall()]
         require(files, f"{name} finds no file with this name")
-        first["expression"] = self._expression(_literal(files))
-        function = {"type": "TABLE_FUNCTION", "function": {**call, "arguments": [first, *named], "alias": ""}}
-        reader = f"({self._text_of(self._tree_of('from reader', reader=function))})"
+        arguments = [{"expression": self._expression(_literal(files))}, *options]
+        function = {"type": "TABLE_FUNCTION", "function": {**call, "arguments": arguments, "alias": ""}}
+        reader = f"({self._text_of(self._select('from reader', reader=function))})"
         return self._view(node, Source(label, public=public, reader=reader, files=tuple(files)), alias or name)
 
     def _view(self, node: Node, source: Source, alias: str) -> Node:
         """Return the numbered view that replaces a table. All uses of a source share one view."""
-        new = f"source_{len(self.sources) + 1}"
-        view = next((view for view, existing in self.sources.items() if existing == source), new)
+        view = next((name for name, one in self.sources.items() if one == source), f"source_{len(self.sources) + 1}")
         self.sources[view] = source
-        kept = {key: value for key, value in node.items() if key != "function"}
-        return {**kept, **self._from(f"memory.main.{view}"), "alias": node.get("alias") or alias}
+        table = self._select(f"from memory.main.{view}")["from_table"]
+        return {**node, **table, "alias": node.get("alias") or alias}
 
-    def _with_elements(self, join: Node) -> Node:
+    def _with_elements(self, join: Node) -> Any:
         """Replace `log, unnest(log.tags) AS t(x)` in FROM by a query that unnests in its SELECT.
 
         This query has the alias of `log` and an additional column `unnest t`, a struct of the columns of t.
@@ -207,7 +200,8 @@ class Rewriting:
         require(complete, f"write FROM {form}, directly after its table, or SELECT unnest(list) in a query in FROM")
         struct = ", ".join(f"{_literal(column)}: {value}" for column, value in zip(columns, values, strict=False))
         query = f"select {{{struct}}} as {quoted('unnest ' + right['alias'])}, * from log"  # noqa: S608  quoted
-        return self._from(f"({query}) as {quoted(str(name))}", log=left, list=arguments[0]["expression"])
+        query = f"from ({query}) as {quoted(str(name))}"
+        return self._select(query, log=left, list=arguments[0]["expression"])["from_table"]
 
     def break_ties(self) -> None:
         """Add columns to the ORDER BY of each function that picks rows, so that only equal rows tie.
@@ -219,34 +213,29 @@ class Rewriting:
             tables, groups = _tables(select.get("from_table") or {}), select.get("group_expressions", ())
             groups = [one for one in groups if one["class"] in ("COLUMN_REF", "FUNCTION")]
             rows = [self._expression(quoted(name) + cast) for cast in ("", "::varchar") for name in tables]
-            for node in _parts_of(select):
-                in_window = node.get("class") == "WINDOW"
-                if _keeps_its_rows(node) if in_window else node.get("function_name") in language.ORDERED:
+            for node in list(nodes(list(select.values()), _QUERIES)):
+                in_window, name = node.get("class") == "WINDOW", node.get("function_name")
+                frame = f"{name} {node.get('start')} {node.get('end')}"
+                if "_ROWS" in frame or frame.startswith(_KEEPING) if in_window else name in language.ORDERED:
                     columns = groups if in_window and groups else rows
                     if node.get("distinct"):
                         columns = [one["expression"] for one in node["arguments"][:1]]
-                    ordered = node if in_window else node.setdefault("order_bys", {"type": "ORDER_MODIFIER"})
-                    order = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
-                    added = [order | {"expression": column} for column in columns]
+                    ordered = node if in_window else node["order_bys"]
+                    added = [_ORDER | {"expression": one} for one in columns]
                     ordered["orders"] = [*ordered.get("orders", ()), *added]
         self.text = self._text_of(self.tree)
 
 
-def _parts_of(select: Node) -> list[Node]:
-    """Return all nodes of the parse tree of a SELECT, without those of its subqueries."""
-    return [node for part in select.values() for node in nodes(part, _QUERIES)]
-
-
 def _rename_elements(select: Node) -> None:
     """Rename columns of `unnest(…) AS t(x)` in FROM: `t.x` and `x` become `"unnest t".x`; see `_with_elements`."""
-    unnested = list(filter(_is_unnest, nodes(select.get("from_table"), _QUERIES)))
+    unnested = [table for table in nodes(select.get("from_table"), _QUERIES) if _called(table) == "unnest"]
     tables = {folded(name): [name] for name in _tables(select.get("from_table") or {})}
     columns: dict[str, list[str]] = {}
     for table in unnested:
         struct = f"unnest {table.get('alias', '')}"
         tables[folded(table.get("alias", ""))] = [struct]
         columns |= {folded(name): [struct, name] for name in table.get("column_name_alias", ())}
-    for node in _parts_of(select) if unnested else ():
+    for node in nodes(list(select.values()), _QUERIES) if unnested else ():
         first, *rest = node.get("column_names") or [""]
         start = (tables.get(folded(first)) if rest else None) or columns.get(folded(first))
         if start:
@@ -255,8 +244,8 @@ def _rename_elements(select: Node) -> None:
 
 def _check_words(node: Node) -> None:
     """Refuse a node of the parse tree that is not in the language. Remove an ORDER BY that only sorts the result."""
-    words = [word for word in map(node.get, _KINDS) if isinstance(word, str)] + ["sample"] * ("sample" in node)
-    refusal = language.entry(language.REFUSED, *words)
+    words = [word for word in map(node.get, _KINDS) if isinstance(word, str)] + ["SAMPLE"] * ("sample" in node)
+    refusal = language.refusal_of(*words)
     require(not refusal, refusal)
     if node.get("class") in ("FUNCTION", "WINDOW"):
         name = node["function_name"].lower()
@@ -264,13 +253,6 @@ def _check_words(node: Node) -> None:
         require(plain and name in language.WRITTEN | READERS.keys(), language.refused_function(name))
     if "modifiers" in node:
         node["modifiers"] = [one for one in node["modifiers"] if one["type"] != "ORDER_MODIFIER"]
-
-
-def _keeps_its_rows(window: Node) -> bool:
-    """Return whether a window keeps its frame if columns are added to its ORDER BY."""
-    name, start = window.get("function_name"), window.get("start")
-    from_first = name == "first_value" and start == "UNBOUNDED_PRECEDING"
-    return from_first or name in _IN_ANY_FRAME or "_ROWS" in f"{start} {window.get('end')}"
 
 
 def _tables(table: Node) -> list[str]:
@@ -281,18 +263,6 @@ def _tables(table: Node) -> list[str]:
     return [name] if (name := table.get("alias") or table.get("table_name")) else []
 
 
-def _is_unnest(table: Node) -> bool:
-    return table.get("type") == "TABLE_FUNCTION" and table["function"]["function_name"].lower() == "unnest"
-
-
-def _column_names(node: Node) -> list[str]:
-    """Return the parts of the name of a column, which may be inside casts; empty for other expressions."""
-    return _column_names(node["child"]) if node.get("class") == "CAST" else node.get("column_names", [])
-
-
-def _with_name(argument: Node) -> Node:
-    """Return an argument of a file reader; `name = value` becomes an argument with a name."""
-    expression = argument["expression"]
-    if expression.get("type") == "COMPARE_EQUAL" and expression["left"].get("class") == "COLUMN_REF":
-        return {"name": expression["left"]["column_names"][-1], "expression": expression["right"]}
-    return dict(argument)
+def _called(table: Node) -> str:
+    """Return the name of the table function that a table in FROM calls, or an empty text."""
+    return str(table.get("function", {}).get("function_name", "")).lower()

@@ -12,7 +12,7 @@ import re
 
 import duckdb
 
-from sparsehist.guarantee.extensions import LACKING, lacks_extension
+from sparsehist.guarantee.language import LACKING, lacks_extension
 
 _FROM_WORDS_ALONE = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.SyntaxException)
 _NESTED = re.compile(r"\b(ENUM|STRUCT|UNION|MAP)\(.*")

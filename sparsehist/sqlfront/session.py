@@ -24,7 +24,7 @@ from sparsehist.errors import (
     present,
     raise_alone,
 )
-from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
+from sparsehist.guarantee.closed import connected
 from sparsehist.guarantee.language import reader_of
 from sparsehist.guarantee.statement import Source, folded, quoted
 from sparsehist.ledger.ledger import Ledger
@@ -46,7 +46,6 @@ from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.results import TAKEN_NAMES, Outcome, SqlResult, failed, put, stoppable
 from sparsehist.sqlfront.script import Piece, pieces
 from sparsehist.store import ensure_store, is_store
-from sparsehist.store.layout import spill_directory
 from sparsehist.store.private_files import PUBLIC, write_file
 from sparsehist.store.statements import statement as statement_named
 
@@ -75,11 +74,7 @@ class Session:
         self.parameters = {name.lower(): value for name, value in (parameters or {}).items()}
         self._tables: dict[str, tuple[object, object]] = {}
         self._spill = ExitStack()
-        spill = self._spill.enter_context(spill_directory())
-        self.connection = duckdb.connect(":memory:", config=INSTALL_NOTHING)
-        self.connection.execute("set python_enable_replacements = false")
-        draw_no_progress(self.connection)
-        self.connection.execute("set temp_directory = $directory", {"directory": str(spill)})
+        self.connection = connected(self._spill)
         try:
             for name, table in (tables or {}).items():
                 self.connection.register(name, as_table(table))

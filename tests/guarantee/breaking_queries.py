@@ -99,7 +99,7 @@ _REFUSED = {
     "equal but not alike, distinct -> look different": "select distinct user_id, w::varchar as query from (select distinct user_id, w from log)",
     "equal but not alike, a maximum -> look different": "select user_id, max(w)::varchar as query from log group by user_id",
     "equal but not alike, a group -> look different": "select user_id, w::varchar as query from log group by user_id, w",
-    "ties broken by the name of a table -> an alias that is not the name of a column": "select user_id, n as query from log query qualify row_number() over (partition by user_id order by ts desc) = 1",
+    "ties broken by the name of a table -> an alias that no column has": "select user_id, n as query from log query qualify row_number() over (partition by user_id order by ts desc) = 1",
     "a common table expression by the name DuckDB gives -> must not use columns of the outer query": 'with "__duckdb_delim_1" as materialized (select user_id, query from log) select a.user_id, a.query from "__duckdb_delim_1" a join "__duckdb_delim_1" b using (user_id)',
     "not in the language: a condition that is never true -> empty result is": "select user_id, query from log where n = 1 and n = 2",
     "not in the language: an order inside a window function -> arg orders is": "select user_id, rank(order by n) over (partition by user_id order by ts) as query from log",

@@ -247,7 +247,7 @@ def _planned(query: Rewriting) -> tuple[list[str], Node]:
         message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
         raise_alone(StatementError(f"DuckDB cannot plan the query: {message}"))
     except (KeyError, ValueError):  # DuckDB writes NAN, which is not JSON
-        raise_alone(GuaranteeError("DuckDB cannot write its plan; write isnan(x) instead of comparing with nan"))
+        raise_alone(GuaranteeError("DuckDB cannot write the plan; write isnan(x) instead of comparing with nan"))
     for node in nodes(plan):
         if "expression_class" in node or str(node.get("type")).startswith("LOGICAL_"):
             _check_node(node)
@@ -255,7 +255,7 @@ def _planned(query: Rewriting) -> tuple[list[str], Node]:
 
 
 def _node(node: Node) -> Node:
-    """Return a node with four fields. Remove aliases and positions, in which equal expressions may differ."""
+    """Add kind, function, type and column to a node. Drop alias and position, so that equal expressions are equal."""
     kept = {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
     kind = str(node.get("expression_class", node.get("type"))).removeprefix("LOGICAL_")
     type_ = node["value"]["type"] if kind == "BOUND_CONSTANT" else node.get("return_type", {})

@@ -81,7 +81,7 @@ class Rewriting:
     def renamed(self, name: str) -> set[str]:
         """Return a name, and the names of all columns that the query renames or casts to it in one or more steps."""
         names = {folded(name)}
-        for node in 9 * list(nodes(self.tree)):  # the tree may name the steps in any order
+        for node in 9 * list(nodes(self.tree)):  # up to nine steps, in any order
             if "class" in node and folded(str(node.get("alias", ""))) in names:
                 names |= {folded(inner["column_names"][-1]) for inner in nodes(node) if "column_names" in inner}
         return names

@@ -1,4 +1,4 @@
-"""Pure functions for sparse histograms, which compute thresholds and draw the noise of each release.
+"""Pure functions that compute the thresholds of sparse histograms and draw the noise of each release.
 
 The cells of a histogram are numbered 0, …, d - 1. The functions use only numpy and scipy, and do no I/O.
 """

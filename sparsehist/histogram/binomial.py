@@ -1,8 +1,8 @@
-"""Draw binomial numbers: for each group of cells with equal counts, how many of its n cells exceed the threshold.
+"""Draw, for each group of n cells with equal counts, how many cells exceed the threshold (a binomial number).
 
-The probability p that a cell exceeds it is given as ln p. numpy's binomial sampler is not used, because its total
-variation error is 1e-4 at a mean of 300. Numbers with small means are drawn together, by inversion. Each of the few
-numbers with a large mean is drawn from a table of probabilities.
+The probability p that a cell exceeds the threshold is given as ln p. numpy's binomial sampler is not used, because
+its total variation error is 1e-4 at a mean of 300. All numbers with a small mean are drawn together, by inversion.
+The few numbers with a large mean are drawn one by one, each from a table of its probabilities.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
 # Largest number of cells that a round may draw from one group of cells with equal counts.
-# Only groups of empty cells can exceed this limit, so the error for larger groups reveals no secret counts.
+# Only groups of empty cells can exceed this limit, so the ThresholdError for them reveals no secret counts.
 MOST_SUCCESSES = 2.0**31
 # With more trials and a smaller p than these, draw from the Poisson distribution (total variation error 2.4e-13).
 _MANY_TRIALS, _RARE = 1e15, 1e-12
@@ -87,11 +87,11 @@ def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> Int
         over, k = np.flatnonzero(passed[-1]), k + _STEPS
         pending = pending[over]
         uniform, rise, fall, mass, reached = (each[over] for each in (uniform, rise, fall, masses[-1], sums[-1]))
-    # Rounding errors may make the result larger than the number of trials, so limit the result to this number.
+    # Rounding errors may push the result above the number of trials, so clamp it to this number.
     return np.minimum(result, trials.astype(np.int64))
 
 
 def _mean_of(number: int, log_p: float) -> float:
-    """Return number * e**log_p. The number may be too large for a double."""
+    """Return number * e**log_p, even if `number` is too large for a double."""
     halvings = max(0, number.bit_length() - 900)
     return float(number >> halvings) * math.exp(log_p + math.log(2) * halvings)

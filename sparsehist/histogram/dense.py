@@ -73,7 +73,7 @@ def release_dense(
 def noise_at_level(
     family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
-    """Draw noise at a level given the noise at other levels. If they include this level, return its noise instead."""
+    """Return the noise at a level: its known noise, or else noise drawn given the known noise at other levels."""
     if level in neighbours:
         return neighbours[level]
     coarser = max((known for known in neighbours if known < level), default=None)

@@ -60,8 +60,8 @@ def effective_threshold(threshold: float, step: float) -> float:
 def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, terms: int = 1) -> float:
     """Bound the total variation distance between a release, computed in doubles, and its exact distribution.
 
-    The bound counts only errors that the data of one unit can change. It depends on public numbers only, and the
-    bounds of several releases add up. See docs/promises.md for its meaning and docs/mathematics.md for a proof.
+    The bound covers only the part of the release that depends on the data of one unit. It is computed from public
+    numbers, and bounds of several releases add up. docs/promises.md explains it; docs/mathematics.md has a proof.
 
     Args:
         numbers: How many noisy numbers depend on one unit.
@@ -79,6 +79,6 @@ def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, ter
 
 
 def count_near(past: Iterable[Level], level: Level) -> int:
-    """Return how many earlier levels differ from `level` by a relative 1e-5 or less. Each increases the slack."""
+    """Return how many earlier levels equal `level` up to a relative difference of 1e-5. Each increases the slack."""
     exact = as_level(level)
     return sum(abs(at - exact) <= _NEAR * exact for at in read_each("levels", list(past), as_level, "a level"))

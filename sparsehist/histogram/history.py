@@ -64,7 +64,7 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """
     if not history.levels:
         return np.zeros(counts.size)
-    # Split the levels into runs within 1 %. `rungs` lists the first index of each run, and then the number of levels.
+    # Split the levels into runs that span at most 1 %. `rungs` has the start of each run, then the number of levels.
     steps = np.floor(np.log(list(map(level_float, history.levels))) / _STEP)
     rungs = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), steps.size]
     rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
@@ -94,7 +94,7 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> Bo
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """Return the smallest count whose rarity exceeds `RAREST`, or infinity if none does. Rarity grows with counts."""
+    """Return the smallest of these counts whose rarity exceeds `RAREST`, or infinity if there is none."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -102,7 +102,7 @@ def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray
 
     if not distinct.size or not is_rare(distinct.size - 1):
         return math.inf
-    return float(distinct[bisect_left(range(distinct.size - 1), 1, key=is_rare)])
+    return float(distinct[bisect_left(range(distinct.size - 1), 1, key=is_rare)])  # rarity increases with the count
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:

@@ -35,7 +35,7 @@ Rising = Callable[[IndexArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class _Law:
-    """For each possible true count, the distribution of its noisy count, and a test of whether it is the true one."""
+    """For each possible true count, the distribution of noisy counts, and a test of whether a noisy count fits it."""
 
     family: Family
     level: Fraction
@@ -44,7 +44,7 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """Return ln u(c) for each count c, where u(c) bounds the probability of either tail that its test rejects."""
+        """Return ln u(c) for each count c. The test for c rejects two tails, each with probability at most u(c)."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
@@ -145,7 +145,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """Return the true counts to average over: all from `least` to `top` or, if over 4000, 8 per std of the noise."""
+    """Return the true counts to average over: all from `least` to `top`, or a coarser grid if these are over 4000."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8
@@ -159,11 +159,11 @@ def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> Flo
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     """Return for each noisy count the smallest true count whose test does not reject the noisy count as too high."""
     result = np.full(noisy.size, least)
-    # No lower limit is above noisy - reach, because u (see `log_missed`) is at most alpha / (1 + alpha).
-    reach = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
+    # u(c) is at most alpha / (1 + alpha) (see `log_missed`), so no noisy count up to c + quantile is too high for c.
+    quantile = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
     rows = np.flatnonzero(law.above(noisy, result) <= 0)
     values = noisy[rows]
-    result[rows] = _first(law.step, lambda at, counts: law.above(values[at], counts), result[rows], values - reach)
+    result[rows] = _first(law.step, lambda at, counts: law.above(values[at], counts), result[rows], values - quantile)
     return result
 
 
@@ -172,11 +172,11 @@ def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     # If a count is published with probability at most 1 / (1 + alpha), no noisy count is too low for it.
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
-    # For counts above `turn`, u (see `log_missed`) is at least alpha / 2, so no upper limit is above noisy - reach.
-    reach = law.two_steps_below(law.quantile(math.log1p(-law.alpha / 2)))
+    # For c above `turn`, u(c) (see `log_missed`) is at least alpha / 2: noisy counts below c + quantile are too low.
+    quantile = law.two_steps_below(law.quantile(math.log1p(-law.alpha / 2)))
     rows = np.flatnonzero(law.below(noisy, result) > 0)
     values = noisy[rows]
-    top = np.maximum(values - reach, result[rows] + law.step)
+    top = np.maximum(values - quantile, result[rows] + law.step)
     result[rows] = _first(law.step, lambda at, counts: -law.below(values[at], counts), result[rows], top) - law.step
     return result
 

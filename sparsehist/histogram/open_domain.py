@@ -22,7 +22,7 @@ Point = tuple[int, Fraction]  # a release point: a step (0 for a series without 
 
 
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
-    """Return the probability that a release publishes a key that only one unit has, for several possible units.
+    """Return, for each possible unit, the probability that a release publishes a key that only this unit has.
 
     `touched` holds a pair (r, l) for each possible unit: the unit has at most l keys, and adds r to their counts.
     """
@@ -35,9 +35,9 @@ def exposure(family: Family, level: Fraction, threshold: float, touched: Sequenc
 class OpenBudget:
     """The delta of an open domain, and how much of it past releases have used.
 
-    For each release point, `spent` holds the probability, for each possible unit, that the release publishes a key
-    that only this unit has. Releases at the same point share their noise, so only the lowest threshold at a point
-    matters. Sums are exact.
+    `spent` holds, for each release point and each possible unit, the probability that a release at this point
+    publishes a key that only this unit has. Releases at the same point share their noise, so only the lowest
+    threshold at a point matters. Sums are exact.
     """
 
     delta: Fraction

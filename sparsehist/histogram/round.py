@@ -44,12 +44,12 @@ from sparsehist.typing import (
 
 # Number of cells to draw at once. Each of them temporarily needs about 8 bytes per level of its history.
 _BATCH = 1 << 19
-# For few cells, draw several paths per cell in one call, because the call takes more time than the draws.
+# For few cells, draw several paths per cell in one call, because a call costs more time than its draws.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 # A batch of cells: their noise paths, their groups, and whether each noisy count exceeds the new threshold.
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]
-# One try for each cell: whether it was successful, whether it accepted (or else rejected) the cell, and the path.
+# One try per cell: whether the cell is decided (accepted or rejected), whether it is accepted, and its noise path.
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]
 # A function of plain noise, upper noise and candidates' indices. It extends the noise to past levels, and returns
 # which of the paths fit the history, shape (2, candidates), and the upper paths.
@@ -124,11 +124,11 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # After the previous round, rarities are at most RAREST, except for rounding errors if another machine ran it.
+    # The last round drew all cells with rarity above RAREST, but another machine may have rounded it differently.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
-            "the history of untracked cells is too improbable: an earlier round should have drawn all cells with "
-            "this count"
+            "the history of a group of untracked cells is too improbable: an earlier round should have drawn all "
+            "cells of the group; check the past releases and the numbers of untracked cells"
         )
     log_exceed = family.log_tail(margins, new_level)
     candidates = binomial(numbers, np.where(explicit, -np.inf, log_exceed), rng=rng)
@@ -258,7 +258,7 @@ def race(
 
 
 def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: NoiseArray) -> None:
-    """Fill `paths`, shape (rows, q), with noise paths. Draw each of them until it nowhere exceeds its bounds."""
+    """Fill `paths`, shape (rows, q), with noise paths. Redraw each path until all its values are within `bounds`."""
 
     def attempt(cell: IntArray) -> _Attempts:
         path = draw(cell.size)

@@ -1,8 +1,8 @@
 """For running counts, draw the cells that become tracked at a release point (step and level), and their noise.
 
 Cells are drawn lazily or explicitly, as in `sparsehist.histogram.round`. Noise at a past point is a multiple of
-the noise at the new point, plus an independent residual, which both coupled paths share. A key that is empty at a
-step can be a false key there even if units touch it later. Otherwise, a false key would reveal that they never do.
+the noise at the new point, plus an independent residual, which both coupled paths share. A key that is still empty
+can be a false key even if units touch it later; otherwise, each false key would reveal that no unit ever touches it.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -74,7 +74,7 @@ class PointHistory:
         return total
 
     def draws_all_empty(self, noise: StepNoise) -> bool:
-        """Return whether the round of the last release must draw all keys that are empty at every step explicitly."""
+        """Return whether the last release's round must explicitly draw all keys that are empty at every step."""
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
 
     def largest_tail(self, noise: StepNoise) -> float:
@@ -113,9 +113,9 @@ def draw_step_round(
 ) -> StepRound:
     """Draw the noise of tracked cells at a new release point, and the whole noise paths of cells that become tracked.
 
-    `tracked`, shape (m, t), is the noise of tracked cells at the points of `past`. `counts` and `largest`, of shape
-    (n,), are the counts of the untracked keys that any unit touches: at the step of `point`, and at the last step.
-    `counts_at` returns their counts at every released step. `n_empty` other keys are empty at all steps.
+    `tracked`, shape (m, t), is the noise of tracked cells at the points of `past`. The n untracked keys that any
+    unit touches have the counts `counts`, shape (n,), at the step of `point`, and `largest`, shape (n,), at the last
+    step. `counts_at` returns their counts at every released step. `n_empty` other keys are empty at all steps.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)

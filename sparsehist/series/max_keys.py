@@ -1,11 +1,12 @@
 """Choose how many keys a unit should count towards, from two small releases.
 
-Bounding the keys of units lowers the counts of the largest keys. By how much depends on which units have these keys.
-The first release uses a quarter of the level and shows the largest keys. The second release uses the rest. It is a
-table that classifies units by two numbers: how many keys they have, and how many of the largest keys. Each unit is
-counted in one cell of this table, so the sensitivity is 1. The table shows how many (unit, key) pairs of the largest
-keys each bound would cut. The estimates assume that the bias of a key is proportional to the square root of its
-count, and that the counts of keys that were not published fall off as 1/rank.
+A limit on the number of keys that a unit counts towards lowers the counts of the *largest keys*, those with the
+largest counts. By how much depends on which units have these keys. The first release uses a quarter of the level and
+shows the largest keys. The second release uses the rest. It is a table of units, classified by how many keys they
+have and by how many of the largest keys they have. Each unit is counted in one cell of this table, so the sensitivity
+is 1. The table shows how many (unit, key) pairs of the largest keys would be dropped by each candidate for the limit.
+The estimates assume that the bias of a key is proportional to the square root of its count, and that the counts of
+keys that were not published fall off as 1/rank.
 """
 
 from __future__ import annotations
@@ -176,11 +177,12 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
         least = threshold / declared.unit_of_counts
     if (release.frame["noisy_count"] > least).any():
         return release
-    larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)  # for a tenth of the noise
+    larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)  # has a tenth of the noise
     raise NotFoundError(
-        "the release may be noise alone, and its level is spent. Choose again under another name with a tenth of the "
-        "noise, or set max_keys without a release. To show keys of 1,000 units, use four times the level that "
-        f"plan(domain=…, max_keys=5, shows=1000) returns. Level now: {level_text(whole)}; next level: {larger}"
+        "the release may consist of noise alone, and its level is spent. Choose again under another name and at a "
+        "larger level, or set max_keys yourself. A level that shows keys of 1,000 units is four times the level that "
+        "plan(domain=…, max_keys=5, shows=1000) returns. "
+        f"Level of this choice: {level_text(whole)}. For a tenth of the noise, use the next level: {larger}"
     )
 
 
@@ -210,14 +212,14 @@ def _profile(
 
 
 def _class_of(column: str) -> pl.Expr:
-    """Return the class of each number in a column: its binary logarithm, rounded down, but at most the last class."""
+    """Return the class of each number in a column: floor(log2(number)), but at most the last class."""
     classes = int(_CLASSES.components[_CLASSES.names.index(column)].size)
     bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
     return bits.cast(pl.Int64).alias(column)
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return the bias (root mean square over the largest keys) that each cut (unit, key) pair adds."""
+    """Return how much each dropped (unit, key) pair adds to the bias (root mean square over the largest keys)."""
     shown = np.maximum(noisy, 1.0)  # in decreasing order; noise may lower a count below 1
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))  # sum over unpublished keys
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
@@ -227,9 +229,11 @@ def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
     """Return a table of the bias and noise of the largest counts, for each candidate max_keys and bounding."""
-    # Drop classes that contain noise only: no unit has more largest keys than keys, or more than `n_largest`.
+    # Drop classes that contain only noise: a unit cannot have more of the largest keys than it has keys, nor more of
+    # them than there are.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # Represent a class of keys by four values spread over it, and a class of largest keys by its geometric mean.
+    # Represent each class of numbers of keys by four values spread over it, and each class of numbers of largest keys
+    # by its geometric mean.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

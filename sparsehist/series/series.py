@@ -355,15 +355,15 @@ class RunningSeries(CountedSeries):
         return steps.append_step(self.store, self.declaration, self.series_id, log, number, counting)
 
     def finish(self) -> None:
-        """Erase the record of which units were counted. Afterwards, steps are refused; releases remain possible."""
+        """Erase the record of which units were counted. No more steps can be appended; releases remain possible."""
         steps.finish(self.store, self.declaration, self.series_id)
 
 
 class PeriodicSeries(DeclaredSeries):
     """A periodic series: each period, such as a week, has its own series; all share a declaration and a budget.
 
-    The ledger, every release and `progress` show two costs per unit: the cost in one period, which is the largest
-    cost of any period, and the cost over all periods, which is the sum of the costs of the periods.
+    The ledger, every release and `progress` show two costs to one unit: in one period (the largest cost of any
+    period) and over all periods (the sum of their costs).
 
     Example:
         >>> import polars as pl
@@ -404,8 +404,9 @@ class PeriodicSeries(DeclaredSeries):
     ) -> Series:
         """Count the log of a period into a new series, completely or not at all. Return the series.
 
-        Periods can be appended in any order. Appending the same log again returns the existing series; another log is
-        refused. The cost per period is correct only if no row is in the logs of two periods.
+        Periods can be appended in any order. Appending the same log again returns the existing series; a different
+        log for the same period is refused. The cost per period is correct only if no row is in the logs of two
+        periods.
 
         Args:
             log: The rows of this period, as for `create`. Rows of other periods cannot be detected, and would count.

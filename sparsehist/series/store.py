@@ -97,9 +97,10 @@ class Store(Home):
     def drop(self, name: str, *, reason: str | None = None) -> None:
         """Erase a series: its counts, keys and noise. Its costs remain in the ledger.
 
-        A periodic series can be dropped only while it has no periods. If it limits the periods of a unit with
-        `most_periods` and one of its released periods is dropped, no more periods can be appended, because the record
-        of the units in the dropped period is lost. The ledger keeps `reason`.
+        A periodic series can be dropped only if it has no periods and no period was ever released. Otherwise, only
+        its periods can be dropped, one by one. If `most_periods` is set, no more periods can be appended after a
+        released period was dropped, because the record of the units in that period is lost. The ledger keeps
+        `reason`.
 
         Raises:
             NotFoundError: If there is no such series.
@@ -110,7 +111,7 @@ class Store(Home):
             periods.drop(self, state, checked_name("series", name), reason=reason)
 
     def backup(self, destination: str | os.PathLike[str]) -> None:
-        """Copy the store consistently. The copy can be used only if this store is gone: adopt the copy first."""
+        """Make a consistent copy of the store. To use the copy after this store is lost, adopt it first."""
         backup(self.path, Path(destination), wait=self.wait)
 
     def ledger(
@@ -126,7 +127,7 @@ class Store(Home):
         Args:
             delta: The delta for which epsilon is shown.
             series: Return only rows of this series and its population; for a periodic series, rows of all periods.
-            short: Return only rows of populations and of everybody.
+            short: Return only the rows of populations and the row with scope "everybody".
             full: Return all columns, including noise, cost, delta_infinity, numerical_slack, times and source;
                 docs/ledger.md describes them.
 
@@ -280,7 +281,7 @@ def sql(
     wait: float = 0.0,
     who: str | None = None,
 ) -> SqlResult:
-    """Run an SQL script of statements of sparsehist (CREATE SERIES, APPEND, RELEASE, PLAN, SHOW, DROP) and of DuckDB.
+    """Run an SQL script of DuckDB and sparsehist statements (CREATE SERIES, APPEND, RELEASE, PLAN, SHOW and DROP).
 
     The whole script is checked before any statement runs. Execution stops at the first error; earlier statements
     remain committed. Each call is a separate session: its tables and views end with the call. Releases can be read

@@ -101,7 +101,7 @@ class Database:
             return
         with suppress(OSError, StoreError):  # without this digest, the next opening runs SQLite's integrity check
             state = self._path.read_bytes()
-            journal = self._path.with_name(f"{STATE}-journal")  # exists only if a rollback is needed
+            journal = self._path.with_name(f"{STATE}-journal")  # a journal exists only if a rollback is needed
             if self._durable and _changes(state) != self._recorded_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
@@ -117,7 +117,7 @@ class Database:
             raise altered(self._path)
 
     def _check(self) -> None:
-        """Raise an error if the state file was altered. A trigger or view is an alteration: a store has none."""
+        """Raise an error if the state file was altered. Triggers and views are alterations, as a store has none."""
         # The first statement makes SQLite roll back a transaction that a killed process left open.
         if self.run("select 1 from sqlite_schema where type in ('trigger', 'view')"):
             raise altered(self._path)

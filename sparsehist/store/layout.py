@@ -98,7 +98,8 @@ def _locked(path: Path) -> int | None:
         raise
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):  # otherwise, the file was replaced in between
+        # Check that the file was not replaced after it was opened and before it was locked.
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     os.close(descriptor)
     return None

@@ -54,12 +54,12 @@ def ensure_store(path: Path) -> None:
         try:
             create_store(path)
         except NameTakenError:
-            if not is_store(path):  # otherwise, another process has created the store
+            if not is_store(path):  # no error if another process has just created a store there
                 raise
 
 
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
-    """Copy a store consistently; the copy is on the disk when this function returns.
+    """Make a consistent copy of a store. The copy is safely on disk when this function returns.
 
     The copy is a backup, not a second store: it cannot be used until `adopt` lets it replace a lost store. As
     soon as anything is released from the store, earlier copies are refused for good.

@@ -28,7 +28,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
     """Lock a store while the block runs, and yield its `State`.
 
     If `durable` is false, writes are not synchronised, so the store may not survive a power cut, and no generation
-    file is written (see `witnesses`). Events record `who` as the caller, by default the user of the operating system.
+    file is written (see `witnesses`). Events record `who` as the caller; the default is the name of the OS user.
 
     Raises:
         StoreDamagedError: If a part is missing or altered.
@@ -39,7 +39,8 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
             check_is_newest(state)
         check_is_original(state)
         with disk_errors(state.path):
-            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # SQLite has already done the rollback
+            # When the state was opened, SQLite rolled back any unfinished transaction, so its journal can be removed.
+            (state.path / f"{STATE}-journal").unlink(missing_ok=True)
         # An earlier process may have died after its commit, but before it erased files and wrote generation files.
         state.erase_unknown()
         state.raise_marks()
@@ -50,7 +51,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
 def locked_state(path: Path, *, wait: float, durable: bool = True, who: str | None = None) -> Iterator[State]:
     """Lock a store and open its state; do not check whether the store is the original and the newest copy."""
     if not is_store(path):
-        raise NotFoundError(f"create a store with `sparsehist create`, or check the path: no store at {path}")
+        raise NotFoundError(f"no store at {path}: create one with `sparsehist create`, or check the path")
     with exclusive_lock(path / LOCK, wait=wait):
         check_format(path)
         with disk_errors(path):

@@ -46,7 +46,7 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Replace errors of the operating system with a StoreError that says what to do."""
+    """Replace any OSError that the block raises with a StoreError that says what to do."""
     try:
         yield
     except OSError as error:
@@ -112,7 +112,7 @@ def write_file(
 
 
 def synchronise(path: Path) -> None:
-    """Write a file, or the list of the files in a directory, through to the disk, so that it survives a power cut."""
+    """Flush (fsync) a file, or the entries of a directory, to disk, so that they survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

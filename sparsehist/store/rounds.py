@@ -101,7 +101,10 @@ class PathHistory:
         return Tracked(position, count)
 
     def empty_keys(self) -> pl.DataFrame:
-        """Return the keys of the tracked empty cells (at least one), in the order in which they became tracked."""
+        """Return the keys of the tracked empty cells, in the order in which they became tracked.
+
+        There must be at least one tracked empty cell.
+        """
         import polars as pl
 
         keys = [arrays["keys"].tobytes() for stored, arrays in self._with_new_cells() if stored.n_empty]

@@ -124,7 +124,7 @@ def _keys(columns: Iterable[str]) -> list[str]:
 def _write_parts(
     path: Path, parts: Iterable[tuple[memoryview, int]], *, durable: bool
 ) -> tuple[RegisteredFile, WordArray]:
-    """Write parts to a file. Return its record, and an index with the end, checksum and first entry of each part."""
+    """Write parts to a file. Return its `RegisteredFile`, and the end, checksum and first entry of each part."""
     index: list[tuple[int, int, int]] = []
     with atomic_file(path, durable=durable) as file:
         for content, first in parts:
@@ -186,7 +186,7 @@ class SeriesFiles:
         self._columns = _keys(self._read([], None).columns)
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """Return the keys at these positions of the file `counts`. Strings may share memory with other keys."""
+        """Return the keys at these positions of `counts`. Strings may be views of a buffer shared by other keys."""
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
@@ -233,7 +233,7 @@ class SeriesFiles:
         return self.all_keys().with_columns(pl.Series(_COUNT, np.repeat(count, size)))
 
     def _read(self, parts: Iterable[int], columns: list[str] | None) -> pl.DataFrame:
-        """Return the rows of some parts of the file `counts`. The schema and the parts form an Arrow stream."""
+        """Return the rows of some parts of the file `counts`, read as one Arrow stream that starts with a schema."""
         stream = b"".join([self._schema, *(self._counts[number] for number in parts)])
         return pl.read_ipc_stream(io.BytesIO(stream), columns=columns)
 

@@ -160,7 +160,7 @@ class State:
         return self._histories[path_id]
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return the costs of each noise path, including dropped series. `finest` is 0 before the first release."""
+        """Return the costs of all noise paths, also those of dropped series. `finest` is 0 before any release."""
         rows = self._with_times("read_ledger")
         for row in rows:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -213,7 +213,10 @@ class State:
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round and those in its field `beside`, all or none. Return the generation of the first round."""
+        """Commit a round and the rounds in its field `beside` in one transaction.
+
+        Return the generation of the first of these rounds.
+        """
         generation, rounds = self.generation + 1, (record, *record.beside)
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):

@@ -49,7 +49,7 @@ def read_mark(store: Path, store_id: str) -> Mark:
 
 
 def raise_mark(store: Path, store_id: str, mark: Mark) -> None:
-    """Add a store's new generation to its generation file, unless the file shows it. Keep lines of other stores."""
+    """Add a store's new generation to its generation file, unless it is already there. Keep other stores' lines."""
     path = mark_path(store)
     marks, size = _read_marks(path)
     if marks.get(store_id, Mark()).generation >= mark.generation:
@@ -70,7 +70,7 @@ def _line(store_id: str, mark: Mark) -> bytes:
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
-    """Return a dict from store id to `Mark`, and the file's size, or 0 if it must be rewritten before appending."""
+    """Return a dict from store id to `Mark`, and the file's size; 0 if lines cannot be appended to the file."""
     marks, lines, readable = dict[str, Mark](), list[bytes](), True
     try:
         content = read_regular(path)

@@ -53,7 +53,7 @@ def shown(value: object) -> str:
 
 
 def read_each(name: str, values: object, read: Callable[[Any], _Read], rule: str) -> list[_Read]:
-    """Read the entries of a list. Errors show the position of an entry only, because entries may be secret data.
+    """Read the entries of a list. Errors show only the position of an entry, because entries may be secret data.
 
     A value that is not a list or tuple is read as a single entry. `read` converts an entry or raises an `InputError`;
     `rule` completes the message "must each be …".
@@ -77,7 +77,7 @@ def as_mapping(name: str, value: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
 
 
 _IN_URL = re.compile(r"(?<=://)[^\s'\"]*@|(?<=\?)[^\s'\"]*=[^\s'\"]*")
-# An SQL literal in single, double or dollar quotes. Numbers of repetitions are bounded to keep matching fast.
+# An SQL literal in single, double or dollar quotes. Repetitions are bounded to keep matching fast.
 _LITERAL = r"""(?:[a-z]?'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w{0,40})\$.{0,2000}?\$\%d\$)"""
 _NAMED = r"(?:secret|token|passw|pwd|connection_?string|account_?key|access_?key|key_?id|authorization)\w{0,40}"
 _BETWEEN = r"(?:\s|[:=>(]|\bto\b|/\*.{0,200}?\*/){1,200}"
@@ -225,7 +225,7 @@ def promise(condition: object, what: str) -> None:
 def present(value: _Value | None) -> _Value:
     """Return a value that is not None. Raise a LawError if it is None, which would be a bug in this package."""
     if value is None:
-        raise LawError("a value is None that must not be None")
+        raise LawError("a value that must not be None is None")
     return value
 
 

@@ -1,6 +1,6 @@
 """Read and write domains, workloads and strategies as text, which is parsed as Python but never evaluated.
 
-The text is a form in the grammar below. The modules of domains, workloads and strategies interpret forms.
+The grammar below defines a form. The modules for domains, workloads and strategies give forms their meaning.
 
 form     := name(argument, …)           a strategy without parameters may be its name alone
 argument := value | key=value | **{'any name': value, …}
@@ -29,7 +29,7 @@ def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> st
     """Return the text ``name(value, …, key=value, …)``. The values must be converted to text already."""
     if all(map(_is_plain_name, named)):
         arguments = [f"{key}={value}" for key, value in named.items()]
-    else:  # all names in one dict, to keep the order of the arguments
+    else:  # one dict for all named arguments keeps their order
         arguments = ["**{" + ", ".join(f"{write_literal(key)}: {value}" for key, value in named.items()) + "}"]
     return f"{name}({', '.join([*values, *arguments])})"
 
@@ -61,7 +61,7 @@ class Notation:
 
     what: str  # name of the kind in error messages
     values: str  # the allowed arguments, in words for error messages
-    advice: Callable[[], str]  # returns advice, which ends every error message
+    advice: Callable[[], str]  # returns a hint that is added to every error message
     error: type[DeclarationError] = DeclarationError
     bare: bool = False  # whether a name without parentheses is a form
 
@@ -82,7 +82,7 @@ class Notation:
             raise self.error(f"cannot read the {self.what} {shown(text)}: {reason}; {self.advice()}") from None
 
     def kind(self, form: Form, kinds: Mapping[str, _Kind]) -> _Kind:
-        """Look up the name of a form, in upper or lower case, in a dict whose keys are the allowed names."""
+        """Look up the name of a form, ignoring case, in a dict whose keys are the allowed names."""
         if form.name.lower() not in kinds:
             raise self.error(f"there is no {self.what} {shown(form.name)}; {self.advice()}")
         return kinds[form.name.lower()]

@@ -222,9 +222,9 @@ def drop(
 ) -> Answer:
     """Erase a series: its keys, counts and noise.
 
-    This cannot be undone. A periodic series can be dropped only if it has no periods
-    and none of its periods was ever released. The costs of the series stay in the
-    ledger, and published files are not erased.
+    This cannot be undone. A periodic series can be dropped only after all its periods
+    were dropped, and only if none of them was ever released. The costs of the series
+    stay in the ledger, and published files are not erased.
 
     For example:
       sparsehist drop logs.sparsehist --series queries --yes

@@ -33,7 +33,7 @@ app = App(
 )
 
 _COMMANDS = (
-    ("making:create", "Count a log into a new series, or declare a series whose logs are appended."),
+    ("making:create", "Count a log into a new series, or declare a series to which logs will be appended."),
     ("making:append", "Append the log of a step or a period."),
     ("making:finish", "End a running or periodic series, and erase the record of which units were counted."),
     ("releasing:release", "Release a series at a level, or write an existing release to a file."),

@@ -38,7 +38,7 @@ def create(
     reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
-    r"""Count a log into a new series, or declare a series whose logs are appended.
+    r"""Count a log into a new series, or declare a series to which logs will be appended.
 
     The command counts how many units touched each key, where each unit counts towards at
     most --max-keys keys, and saves the counts in a private directory (mode 0700). It
@@ -92,8 +92,8 @@ def append(
     """Append the log of the next step or of a period, completely or not at all.
 
     Appending the same log again changes nothing; another log for the same step or
-    period is refused. For a running series, and for a periodic series that limits the
-    periods of a unit, the store has a secret record of the counted units; finish erases it.
+    period is refused. For a running series, and for a periodic series with most_periods,
+    the store keeps a secret record of which units were counted; finish erases it.
 
     For example:
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
@@ -198,8 +198,8 @@ def max_keys(
     r"""Choose --max-keys and --bounding for a log, at a small privacy cost.
 
     Two small releases show the largest keys, and how many keys units have. From these
-    releases, the command estimates the bias and noise for each value of --max-keys. The
-    cost of both releases is added to later costs; repeating the choice costs nothing.
+    releases, the command estimates the bias and noise for each value of --max-keys. Both
+    releases are charged to the population. Repeating the choice costs nothing.
 
     For example:
       sparsehist choose max-keys logs.sparsehist --input 'log/*.parquet' \

@@ -25,7 +25,7 @@ class StoreOptions:
     """Options for access to a store.
 
     Args:
-        who: Your name for the events of the ledger; by default the user of the operating system.
+        who: Name to record with events in the ledger; by default, your user name on this computer.
         wait: Seconds to wait for a store in use before giving up.
     """
 

@@ -66,7 +66,7 @@ class Budget:
         return f"epsilon {level_text(self.epsilon)}{at}, route {self.noise.route}{order}"
 
     def describe(self) -> str:
-        """Return the budget in words, with the limit of its route and the split of delta."""
+        """Return the budget in words, with the largest sum of charges on its route and the split of delta."""
         named = {"noise": self.split.noise, "open domains": self.split.open}
         shown = [f"{float(value):.4g} for {name}" for name, value in named.items() if value]
         of_delta = f"delta {', '.join(shown)}" if shown else ""
@@ -132,7 +132,7 @@ def budget(
 
 
 def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None = None) -> Budget:
-    """Return the budget with a given limit: a rho, or an (epsilon, delta), which is charged on `route`."""
+    """Return a budget on `route` whose limit is a rho, or a pair (epsilon, delta)."""
     read = level_or_goal(goal)
     if isinstance(read, EpsilonDelta):
         return budget(epsilon=read.epsilon, delta=read.delta, route=route, opens=opens)
@@ -162,7 +162,7 @@ class Limits:
     Attributes:
         budgets: Dict from population to the history of its budget, as pairs (generation, budget).
         disjoint: Sets of populations that were declared disjoint.
-        periods: Dict from the name of a periodic series (also of its population) to the `Every` that declares it.
+        periods: Dict from the name of a periodic series, which is also the name of its population, to its `Every`.
         declarations: Dict from the name of a periodic series to its declaration, as JSON.
         finished: Names of periodic series to which no period can be added.
     """

@@ -159,9 +159,10 @@ class Ledger:
             )
 
     def largest_level(self, series_id: str, path: PathName = CELLS) -> Fraction | None:
-        """Return the largest level allowed for a noise path, rounded down to 12 digits; ignore limits on delta.
+        """Return the largest level allowed for a noise path, rounded down to 12 digits.
 
-        Return None if there is no limit, and 0 if no level is allowed. Levels released before remain allowed.
+        Limits on delta are not considered. Return None if there is no other limit, and 0 if no level is allowed.
+        Levels released before remain allowed.
         """
         account = self.accounts[series_id]
         cap, budget = self.cap(series_id).now, self.budget_of(account.population)
@@ -241,9 +242,10 @@ class Ledger:
         return _costliest(accounts, rule.per_period(len(accounts)))
 
     def periods_left(self, population: str) -> int:
-        """Return how many more periods can be released at the level of the last period; ignore limits on delta.
+        """Return how many more periods can be released at the level of the period that was released last.
 
-        Appended periods without a release are included. If nothing was released, return the number of all periods.
+        Appended periods without a release are included. Limits on delta are not considered. Before the first release,
+        return the declared number of periods.
         """
         rule, budget = self.limits.periods[population], self.budget_of(population)
         accounts = self.of_population(population)
@@ -299,7 +301,10 @@ class Ledger:
         return sum((charges.charge(account.law_on(path), finest, keys) for path, finest in paths.items()), _NOTHING)
 
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
-        """Return how much of a filter's limit is left for a series, and how many series are charged before it."""
+        """Return how much of a filter's limit is left for a series, and how many series were charged before it.
+
+        The charge of a Poisson series depends on this number, because each takes half of the delta that is left.
+        """
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]
         earlier = order.index(account.series_id) if account.series_id in order else len(order)
@@ -371,8 +376,8 @@ class Ledger:
         raise BudgetExceededError(
             f"requested delta of open domains: {float(more):.6g} more, "
             f"{beginning(population, budget)}, remaining {float(remaining):.6g} of "
-            f"{float(limit):.6g}, difference {float(more - remaining):.6g}; to release without "
-            "more delta, pass delta= or raise threshold=; nothing was spent"
+            f"{float(limit):.6g}, difference {float(more - remaining):.6g}; pass a smaller "
+            "open_delta= or a larger threshold=; nothing was spent"
         )
 
     def _advice(self, release: Spending) -> str:
@@ -390,7 +395,8 @@ def _costliest(accounts: Iterable[Account], n: int | None) -> Cost:
     each = sorted((account.cost for account in accounts), key=lambda cost: cost.rho or 0.0, reverse=True)
     together = total_cost(each[:n])
     delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:n])
-    # With several noise distributions, a larger rho means a larger epsilon only if all are charged as zCDP.
+    # If noise distributions differ, a larger rho may mean a smaller epsilon. Then all costs are charged as
+    # zCDP, for which a larger rho always means a larger epsilon.
     laws = {one.law_on(path) for one in accounts for path, spent in one.paths.items() if spent.releases}
     parts = tuple(replace(part, law=ZCDP) for part in together.parts) if len(laws) > 1 else together.parts
     return replace(together, parts=parts, delta_infinity=delta)

@@ -115,11 +115,11 @@ class Account:
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:
-        """Return the name of a path's noise distribution; query sessions of Gaussian series are charged as zCDP."""
+        """Return the name of a path's noise for filters. Interactive queries of Gaussian series count as zCDP."""
         return ZCDP if path[0] == INTERACTIVE and self.law == GAUSSIAN else self.law
 
     def noise_on(self, path: PathName) -> str:
-        """Return the noise family of a path; query sessions always use discrete Laplace noise."""
+        """Return the noise family of a path: discrete Laplace for interactive queries, else that of the series."""
         return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
 
     def least_level(self, path: PathName) -> Fraction:

@@ -65,7 +65,7 @@ def ledger_rows(
 
 
 def cost_in_words(row: Row) -> str:
-    """Return the cost of a row in words, such as "rho 0.5"; "see epsilon" if it is neither in rho nor in epsilon."""
+    """Return the cost of a row in words: "rho 0.5", or "see epsilon" if only the column epsilon can show it."""
     if not row["releases"]:
         return "nothing"
     if row["currency"] == "none":

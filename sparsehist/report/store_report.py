@@ -72,7 +72,7 @@ class Table:
 
 @dataclass(frozen=True)
 class OneSeries:
-    """Data of one series that the report shows."""
+    """What the report shows about one series."""
 
     declaration: Declaration
     series_id: str
@@ -228,7 +228,7 @@ def _errors(name: str, finest: Sequence[CellMetadata]) -> Table:
 
 
 def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
-    """Return a row for each key in `largest`, with its noisy count and interval, or None if it is not published."""
+    """Return a row for each key in `largest`. Its noisy count and interval are None if the key is not published."""
     try:
         frame = release.intervals(CONFIDENCE)
     except SparsehistError:  # not all noise families have intervals

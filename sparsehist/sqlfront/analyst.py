@@ -45,7 +45,9 @@ _LEDGER: dict[str, Any] = {
 
 
 class AnalystSession:
-    """A context manager that queries published releases, as tables `series.release`, and the table `ledger`.
+    """A context manager for queries of published releases.
+
+    A release is the table `series.release`, and the public ledger is the table `ledger`.
 
     Example:
         >>> import sparsehist as sh
@@ -134,7 +136,7 @@ class AnalystSession:
         self._connection.interrupt()
 
     def close(self) -> None:
-        """Close the connection. The copies of releases and ledger are discarded."""
+        """Close the connection and discard the copies of the releases and the ledger."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -174,8 +176,8 @@ def open_analyst(
     """Open a session for readers of published releases. It needs no store.
 
     Args:
-        directory: The directory with the Parquet files of releases. If it contains a public ledger, each file that
-            the ledger lists must have the digest in the ledger.
+        directory: The directory with the Parquet files of releases. If it contains a public ledger, each release
+            that the ledger lists must match its digest in the ledger.
         memory_limit: Memory that DuckDB may use, such as "2GB"; by default 80 % of the machine's. The rows of a
             result may take as much again, and one huge value may exceed the limit. Nothing is written to disk.
         threads: Number of threads of DuckDB.
@@ -193,7 +195,7 @@ def open_analyst(
         raise NotFoundError(f"there is no directory {folder}")
     files = sorted(folder.glob("*.parquet"))
     if is_store(folder):
-        raise InputError(f"{folder} is a store, which readers never open: name the directory of its releases")
+        raise InputError(f"{folder} is a store, which readers cannot open: pass a directory of published releases")
     if not files and not (folder / LEDGER_NAME).exists():
         raise NotFoundError(f"there is no release in {folder}")
     ledger, releases = _ledger(folder / LEDGER_NAME), dict[str, AnyRelease]()
@@ -205,7 +207,7 @@ def open_analyst(
         digest = content_digest(release.frame, release.metadata)
         listed = ledger.filter(store=str(release.metadata.get("store")), **named)["digest"]
         if listed.len() and digest not in listed.to_list():
-            raise InputError(f"{file} differs from this release in the ledger: it was changed after it was written")
+            raise InputError(f"{file} was changed after it was written: it does not match its digest in the ledger")
         releases[digest] = release
     return AnalystSession(
         releases.values(), ledger, memory_limit=memory_limit, threads=threads, time_limit=time_limit

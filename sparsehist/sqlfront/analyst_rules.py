@@ -28,7 +28,7 @@ _CATALOGUE = frozenset(
     information_schema.tables information_schema.columns information_schema.schemata
     """.split()
 )
-# Refused: these functions have side effects, wait, plan or run SQL text, or show data of the machine.
+# Refused: functions that have side effects, sleep, plan or run SQL given as text, or reveal facts about the machine.
 _FUNCTIONS = frozenset(
     """
     write_log sleep_ms nextval currval setval getenv current_setting current_query getvariable stats vector_type
@@ -69,7 +69,9 @@ def _check_part(part: Node, tables: Container[tuple[str, ...]], ctes: Container[
     elif part.get("class") in ("FUNCTION", "WINDOW"):
         name = str(part["function_name"]).casefold()
         if name in _FUNCTIONS:
-            raise NotAllowedError(f"{name} is not open to readers: it has side effects, or shows data of the machine")
+            raise NotAllowedError(
+                f"readers may not call {name}: it has side effects or reveals facts about the machine"
+            )
     elif part.get("table_name") and not (part.get("type") == "SHOW_REF" and part["table_name"] in _SHOWN):
         path = part.get("qualified_name", {}).get("path") or [part["table_name"]]
         names = tuple(str(name).casefold() for name in path)

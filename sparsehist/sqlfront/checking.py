@@ -1,7 +1,7 @@
 """Check a whole script before any statement runs. In a dry run, predict what each statement would spend.
 
 If an earlier statement of the script may create tables that the query of a series reads, only the syntax of the query
-is checked here; the rest is checked when it runs. A dry run predicts the ledger with the functions of real releases.
+is checked here; the rest is checked when it runs. A dry run predicts the ledger with the same code as real releases.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
 
 
 class LogQuery(NamedTuple):
-    """The declaration and options for a query of a log, and the series that its statement adds."""
+    """What a checked statement says about its query of a log: how to count the log, and into which series."""
 
-    declaration: Declaration
-    public_tables: frozenset[str]
-    counting: Mapping[str, Any] = {}
-    adds: Declaration | None = None
+    declaration: Declaration  # declaration of the series to which the log belongs
+    public_tables: frozenset[str]  # names of tables that are declared public
+    counting: Mapping[str, Any] = {}  # memory_limit and threads, if they are set
+    adds: Declaration | None = None  # declaration of the series that the statement creates, if any
     discovery: Mapping[str, Any] = {}  # parameters of `discover_keys`
 
 
 def release_parameters(statement: Statement) -> dict[str, Any]:
-    """Return the arguments of RELEASE or PLAN for `any_kind.release`, with the first level if there are several."""
+    """Convert the clauses of RELEASE or PLAN to arguments of a release. Of several levels, use only the first."""
     values = {name: value for name, value in statement.values.items() if name not in ("name", "series", "target")}
     return values | ({"level": values["level"][0]} if "level" in values else {})
 
@@ -169,17 +169,17 @@ class ScriptCheck:
         """Check the options of CREATE SERIES, and return the `LogQuery` of its query."""
         name = statement.name
         if name in self.series and "flag" not in statement.values:
-            raise StatementError(f"there is already a series {name}: IF NOT EXISTS keeps it")
+            raise StatementError(f"there is already a series {name}: to keep it, use IF NOT EXISTS")
         if name in TAKEN_NAMES:
             raise StatementError(f"a series cannot have the name {name} in SQL, because DuckDB reserves {name}")
         values, public = _options(statement, OPTIONS, NEEDED)
         counting = {word: values.pop(word) for word in _HOW_TO_COUNT if word in values}
         declaration = Declaration(name=name, **values)
         appended = declaration.steps is not None or declaration.every is not None
-        if appended == bool(statement.query):
-            raise StatementError(
-                "expected AS and a query; with the option steps or every, only APPEND TO has a query"
-            )
+        if appended and statement.query:
+            raise StatementError("with the option steps or every, leave out AS and the query: use them in APPEND TO")
+        if not appended and not statement.query:
+            raise StatementError("expected AS and a query of the log, as in AS SELECT user_id, query FROM …")
         existing = self.series.get(name)
         self.series[name] = existing or _Series(declaration)
         return LogQuery(declaration, public, counting, None if existing else declaration)
@@ -266,7 +266,7 @@ class ScriptCheck:
         if request.kind != "workload":
             metadata: Any = cell_metadata if declaration.steps is None else running_metadata
             return CELLS, partial(metadata, declaration, past=series.past)
-        from sparsehist.release import workload_round  # imports scipy's linear algebra
+        from sparsehist.release import workload_round  # imported here because only workloads need it
 
         workload, name = request.workload, request.strategy
         if name == AUTO:  # a workload keeps the strategy of its first release
@@ -324,7 +324,7 @@ def parsed(text: str, session: Session) -> Any:
     try:
         statements = session.connection.extract_statements(text)
     except duckdb.Error as problem:
-        raise StatementError(first_line(problem)) from None  # safe to show: a parser's message quotes only the script
+        raise StatementError(first_line(problem)) from None  # safe to show: parser errors quote only the script
     if len(statements) != 1:
         raise StatementError(f"DuckDB reads this as {len(statements)} statements")
     return statements[0]

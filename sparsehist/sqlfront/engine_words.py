@@ -1,9 +1,10 @@
 """Show DuckDB's messages about a statement without quotations from the data.
 
-Errors of the parser, binder and catalog depend on the statement, so their first line is shown. Further lines may list
-columns, whose names may come from a file. Types and names may also come from rows, through an ENUM or a pivot: nested
-types are removed, and quotations are shown only if their words are in the statement. For other errors, and for all
-errors if a variable is set (the binder inserts its value), only the kind of the error is shown.
+Errors of the parser, binder and catalog are about the words of the statement, so their first line is shown. Further
+lines may list columns of a file. Even the first line may contain values of rows, which an ENUM or a pivot turns into
+names: so nested types are shortened, and quotations are shown only if all their words are in the statement.
+For other errors, only the kind of the error is shown. While a DuckDB variable is set, this applies to every error,
+because a message may contain the value of the variable.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def public_message(connection: duckdb.DuckDBPyConnection, text: str, problem: du
 
 
 def _has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether a variable may be set in DuckDB; its value may come from the log."""
+    """Return True unless DuckDB certainly has no variables. The value of a variable could come from the log."""
     try:
         return bool(connection.execute("select name from duckdb_variables()").fetchall())
     except duckdb.Error:

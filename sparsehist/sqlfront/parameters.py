@@ -13,7 +13,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def parameters_from(words: Iterable[str]) -> dict[str, Any]:
-    """Return the parameters that arguments of the form name=value define.
+    """Parse arguments of the form name=value, and return them as a dict of parameters.
 
     Numbers, true, false, null and text in single quotes are read as in SQL. Everything else is text, including 007
     and 2014-05-01.

@@ -1,4 +1,4 @@
-"""Read the statements of the package, whose syntax is the table `FORMS`.
+"""Parse the statements of the package. The table `FORMS` defines their syntax.
 
 A statement begins with fixed words, such as CREATE SERIES, and perhaps a name. Clauses follow in any order, each at
 most once. Errors show the expected word and the position.
@@ -165,7 +165,7 @@ class Clause:
     """A clause of a statement."""
 
     pattern: str  # as docs/sql_reference.md shows the clause; words in capitals are keywords
-    field: str  # name under which `Statement.values` has the value
+    field: str  # key of the value in `Statement.values`
     read: Callable[[Words], Any] = Words.value  # function that reads the value and any keywords after it
 
     def __str__(self) -> str:
@@ -260,7 +260,7 @@ class Form:
     words: str  # first words
     clauses: tuple[Clause, ...] = ()  # clauses that may follow, in any order
     needs: tuple[str, ...] = ()  # fields of the required clauses
-    names: str = ""  # what the name after `words` names, such as "series"; empty if no name follows
+    names: str = ""  # what kind of name follows `words`, such as "series"; empty if none follows
     flag: str = ""  # optional words before the name, such as IF EXISTS
 
     def __str__(self) -> str:
@@ -296,7 +296,7 @@ FORMS = (
 
 
 def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
-    """Read a statement of the package; a statement of DuckDB is returned unread. Errors show the position.
+    """Parse a statement of the package; return a statement of DuckDB unparsed. Errors show the position.
 
     Example:
         >>> from sparsehist.sqlfront.script import pieces

@@ -1,4 +1,4 @@
-"""Provide outcomes of statements, and functions that copy rows into DuckDB and run queries."""
+"""Outcomes of statements, and functions that copy rows into DuckDB and run queries."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ from sparsehist.store import ensure_store, is_store
 from sparsehist.store.private_files import PUBLIC, write_file
 from sparsehist.store.statements import statement as statement_named
 
-_DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # pairs of names joined by a dot; a.b.c has two
+_DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # finds names joined by a dot: a.b and b.c in a.b.c
 
 
 class Session:
@@ -59,7 +59,7 @@ class Session:
         store: The store of the series, or None for a session that only runs statements of DuckDB.
         tables: See `sparsehist.sql`.
         parameters: See `sparsehist.sql`.
-        rows: The largest number of rows that an outcome keeps of a query; None keeps all.
+        rows: The most rows of a query result that an outcome keeps; None keeps all.
     """
 
     def __init__(
@@ -169,9 +169,10 @@ class Session:
         )
 
     def _source(self, statement: Statement) -> object:
-        """Return the log of a statement: its checked query, or the query's rows if the series is unverified.
+        """Return the log of a statement: its checked query, or with the option `unverified`, the rows of the query.
 
-        IF NOT EXISTS may keep a series whose query reads tables that are gone: return this query, which is not run.
+        If IF NOT EXISTS keeps a series, its query is not run. Then a query whose check fails, perhaps because its
+        tables no longer exist, is returned unchecked.
         """
         log, bound = statement.log, self._bound(named_parameters(statement.query, self.parameters))
         if log.declaration.unverified:
@@ -195,7 +196,7 @@ class Session:
         return checked_query(query, log.declaration.unit or (), log.declaration.key, lookup)
 
     def _source_named(self, path: tuple[str, ...], public: set[str]) -> Source | None:
-        """Return the table of `tables=`, the release or the table of the session that a name in a query means."""
+        """Look up a name of a query in `tables=`, then among the releases, then among the tables of the session."""
         name = ".".join(path)
         table, number = self._tables.get(name, (None, []))
         if table is not None and number == self._number_of(name):
@@ -204,7 +205,7 @@ class Session:
             release = self._made_before(*path[-2:])
             if release is not None:
                 return Source(name, public=True, opens=lambda: release.frame)
-        if reader_of(name):  # the name of a file, whose types DuckDB would guess
+        if reader_of(name):  # files are left to the check of the query, because DuckDB would guess types
             return None
         text = f"from {'.'.join(map(quoted, path))}"
         try:
@@ -221,7 +222,7 @@ class Session:
         return self.connection.execute(statement_named("session_view"), {"name": folded(name)}).fetchall()
 
     def _check_settings(self) -> None:
-        """Refuse changed settings that would give a query another meaning in the session than when it is checked."""
+        """Raise an error if a setting that affects queries was changed: logs are counted with DuckDB's defaults."""
         settings = statement_named("guarantee_settings")
         with duckdb.connect(":memory:") as fresh:
             usual = dict(fresh.execute(settings).fetchall())
@@ -254,7 +255,7 @@ class Session:
         series = (store, declaration_of(record), record.series_id)
         if "workload" not in values:
             return statement.outcome("planned; nothing is spent", any_kind.plan(*series, levels, **values).levels)
-        from sparsehist.release.workload_round import planned_strategies  # imports scipy's linear algebra
+        from sparsehist.release.workload_round import planned_strategies  # imported here, as only workloads need it
 
         planned = planned_strategies(*series, values["workload"], levels)
         strategy = {name: value for name, value in values.items() if name == "strategy"}

@@ -1,4 +1,4 @@
-"""Make and plan releases: choose the functions for cells, for workloads or for running counts."""
+"""Make releases of any kind (cells, workloads or running counts), and plan releases of cells and running counts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def request_of(
     existing_kind: str | None = None,
     **parameters: Any,
 ) -> tuple[Request, pipeline.Opener]:
-    """Check parameters of `Series.release`. Return them as a `Request`, and a function that finds its noise path.
+    """Check the arguments of `Series.release`. Return a `Request`, and a function that opens the noise path for it.
 
     The parameters decide the kind of release. `existing_kind` is the kind of the release that already has this name,
     such as "workload", or None if no release has it.

@@ -40,15 +40,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LARGEST_THRESHOLD = 2.0**48
-# A release draws noise for at most 2**31 cells. At most half of them may be false keys, to leave room for others.
+# A release can draw noise for at most 2**31 cells with the same count. The expected number of false keys may be at
+# most half of this limit, because noise may also be drawn for other empty cells.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their distribution in total variation"
 DEFAULT_FALSE_KEYS = 0.01
 """Default number of expected false keys. The threshold is higher than for one expected false key: by 1.5 % in a
 domain of strings of 32 bytes, and by 47 % in a domain of 294 keys."""
-# If counts and standard deviations are within these limits, noisy counts on the grid fit the 53 bits of a double.
-# Otherwise, noisy counts would be rounded twice, and the second rounding would depend on true counts.
+# If counts and standard deviations are within these limits, noisy counts on the grid fit in the 53-bit significand
+# of a double. Otherwise, they would be rounded twice, and the second rounding would depend on true counts.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 _LEAST_SUM_STD, _LARGEST_SUM_STD = 2.0**-2, 2.0**46
@@ -171,7 +172,7 @@ def requested(
     """Check the parameters of a release of cells, and return them. `levels` is the result of `level_fields`."""
     if sum(value is not None for value in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
-            "give only one of threshold= and false_keys= (in an open domain, of threshold= and open_delta=)",
+            "give only one of threshold=, false_keys= (for closed domains) and open_delta= (for open domains)",
             parameter="threshold" if open_delta is None else "open_delta",
         )
     return CellRequest(
@@ -224,12 +225,12 @@ def parameters_at(
     past: _Past,
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
-    """Choose the threshold of a release of cells, or of a step of a running series. Return fields of the metadata.
+    """Choose the threshold of a release of cells or of running counts. Return the metadata that both kinds have.
 
     `point` is the step (0 for cells) and the level. `past` has the point, noise family and threshold of each earlier
-    release. Noise families are in parts of a count. `still_lazy` is called with a threshold. It returns None unless
-    noise must be drawn for every empty cell. Then it returns the largest P[noise > threshold] at which a few of the
-    empty cells would be enough.
+    release. Noise families are in parts of a count. `still_lazy(threshold)` returns None if the noise of empty cells
+    can be drawn lazily at this threshold. Otherwise, noise would have to be drawn for every empty cell, and
+    `still_lazy` returns the largest P[noise > threshold] at which lazy drawing is still possible.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
     check_std(std, _LEAST_STD, _LARGEST_STD, "counts")
@@ -293,7 +294,7 @@ def _closed_threshold(
 def _open_threshold(
     point: Point, family: Family, declaration: Declaration, request: CellRequest, past: _Past
 ) -> dict[str, Any]:
-    """Choose the threshold in an open domain. Return it and the delta spent and left as fields of the metadata."""
+    """Choose the threshold in an open domain. Return it, the delta spent and the delta left as metadata fields."""
     if request.false_keys is not None:
         raise DeclarationError(
             "an open domain has no false keys, because keys without units are never published: give open_delta=, "
@@ -312,7 +313,7 @@ def _open_threshold(
                     "for open domains. Nothing was spent"
                 )
         if share > left:
-            raise _refusal(share, before, "at most the remaining delta may be spent")
+            raise _refusal(share, before, "open_delta= must not exceed the remaining delta")
         threshold = before.lowest_threshold(point, family, share) / unit
     effective = effective_threshold(threshold * unit, published_step(family, point[1]))
     after = before.after(point, family, effective)
@@ -338,7 +339,10 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 
 
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
-    """State the joint guarantee of all releases of an open domain: that of the noise (`words`) plus `delta`."""
+    """Return the joint guarantee of all releases of a series with an open domain, in words.
+
+    This is the guarantee of the noise, given in `words`, except for an event of probability `delta`.
+    """
     zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
     joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"
     return (
@@ -395,7 +399,7 @@ def _ratio_limits(
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Return the mean of each measure per event; NaN if `events_sum` is at most 0, and empty without `events_sum`."""
+    """Return each measure's mean per event; NaN where `events_sum` is at most 0. Without this column, return {}."""
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}

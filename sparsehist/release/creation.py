@@ -70,8 +70,8 @@ def counted_into(
     declaration: Declaration,
     counting: Counting | None = None,
     *,
-    if_exists: str = "error",  # "error", "reuse", or "resume", which reuses even if logs cannot be compared
-    is_bounded: bool = False,  # whether `source` is `Counts` whose units this package has bounded already
+    if_exists: str = "error",  # "error"; "reuse" for an equal log; or "resume", also for one that cannot be compared
+    is_bounded: bool = False,  # whether `source` is a `Counts` in which each unit was already cut to `max_keys` keys
     choose: PairsChosen | None = None,
     check: Callable[[State], None] | None = None,  # called before the commit; may raise an error
 ) -> SeriesRecord:
@@ -128,7 +128,7 @@ def _registered(state: State, declaration: Declaration, new: SeriesRecord, writt
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return the source to count. Raise an error for a query that may mix units, unless it is `unverified`."""
+    """Return the source to count. Refuse a query if a row may combine several units, unless it is `unverified`."""
     if not isinstance(source, Query):
         return source
     query = replace(source, unverified=source.unverified or declaration.unverified)

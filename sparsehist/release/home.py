@@ -27,11 +27,11 @@ _worked_in: int | None = None
 
 
 class Home:
-    """Where a store is (a directory, or memory), and how to open it. Each call opens the store and closes it again.
+    """The location of a store (a directory, or memory), and the settings for opening it.
 
-    While another process uses the store, a call waits for up to `wait` seconds. `who` is the name that the ledger
-    records for each call, by default the user of the operating system. A store in memory is erased when its `Home` is
-    deleted.
+    Each operation opens the store and closes it again. While another process uses the store, an operation waits for
+    up to `wait` seconds. `who` is the name that the ledger records for each operation, by default the user of the
+    operating system. A store in memory is erased when its `Home` is deleted.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Set budgets of populations, raise caps of series, and declare populations disjoint.
 
-Each of these declarations is stored as an event. `budget_event` checks a budget against a ledger and needs no store,
-so a dry run refuses the same budgets as a store.
+Each of these changes is stored as an event. `budget_event` checks a budget against a ledger and needs no store, so a
+dry run refuses the same budgets as a real call.
 """
 
 from __future__ import annotations

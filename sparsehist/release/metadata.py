@@ -55,7 +55,7 @@ class Request:
 def level_fields(
     level: Level | EpsilonDelta | None, epsilon: Level | None = None, delta: Level | None = None
 ) -> dict[str, Any]:
-    """Return the fields `level` and `goal` of a request, given the caller's level, or epsilon and delta instead.
+    """Return the fields `level` and `goal` of a request, given either a level or an epsilon and a delta.
 
     A level sets only `level`, and (epsilon, delta) sets only `goal`; the other field is None.
     """
@@ -69,7 +69,7 @@ def level_fields(
 
 
 def check_std(std: float, least: float, largest: float, unit: str, where: str = "") -> None:
-    """Raise a LevelError if noise of this standard deviation is too small or too large for exact sums in doubles."""
+    """Raise a LevelError if noise with this standard deviation cannot be added exactly in double precision."""
     if not least <= std <= largest:
         wrong, right = ("fine", "smaller") if std < least else ("coarse", "larger")
         raise LevelError(
@@ -95,7 +95,7 @@ class Metadata:
     threshold: float | None  # threshold in counts; None if every cell or answer is published
     numerical_slack: float  # bound on the total variation distance between the computed and the stated distribution
     guarantee: str = ""  # in words
-    declaration: Declaration  # for a running series, its `source` describes the steps up to the released step
+    declaration: Declaration  # for a running series, `declaration.source` describes the steps up to the released one
     epsilon_delta: str | None = None  # the (epsilon, delta) that was requested instead of a level
     per_period: str | None = None  # in a periodic series: rho of all releases so far, for a unit's rows of one period
     per_user: str | None = None  # in a periodic series: rho of all releases so far, for all rows of a unit
@@ -136,7 +136,7 @@ class CellMetadata(Metadata):
 
     noise_mean: float  # in counts
     effective_threshold: float  # a cell is published if its count plus unrounded noise is above this threshold
-    false_keys: float | None  # expected false keys, as requested or by default; None if a threshold was requested
+    false_keys: float | None  # target for `expected_false_keys`; None in open domains, or if a threshold was given
     expected_false_keys: float  # expected number of empty cells that are published
     delta_share: float | None = None  # delta that this release may spend in an open domain, requested or by default
     delta_infinity: float | None = None  # delta that this and all earlier releases spend in an open domain
@@ -180,7 +180,7 @@ class WorkloadMetadata(Metadata):
     least_std: float  # standard deviation of the answer with the least noise, in counts
     sensitivity: float  # sensitivity of R·x: in L2 for Gaussian noise, otherwise in L1
     cell_grid: float | None  # grid to which the noise of cells was rounded; None if answers were rounded instead
-    counts: str | None = None  # what an answer counts: units, or each unit once per cell
+    counts: str | None = None  # what an answer counts: distinct units, or pairs of a unit and a cell that it touched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +189,7 @@ class InteractiveMetadata(Metadata):
 
     kind = "interactive"
 
-    accuracy: str  # declared largest error of an answer, as a fraction of the sum of all counts; exact, a string
+    accuracy: str  # declared bound on an answer's error, as a fraction of the sum of all counts; exact number as text
     most_updates: int  # largest number of answers that the session can measure
     mass: int | None  # declared sum of all bounded counts; None if the session measured this sum
     start: str | None = None  # release whose counts are the first hypothesis, if any

@@ -95,12 +95,12 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
 
 
 def _in_use(ledger: Ledger, population: str) -> bool:
-    """Return whether a population has series, or dropped series that made releases."""
+    """Return whether a population has a series now, or had one that was dropped after a release."""
     return any(account.releases or account.dropped is None for account in ledger.of_population(population))
 
 
 def declared_periods(state: State, name: str) -> Declaration:
-    """Return the declaration of a periodic series. The domain is that of its last period, which stores catalogues."""
+    """Return the declaration of a periodic series, with the domain that is stored with its last period (if any)."""
     declaration = Declaration.from_json(Ledger.of(state).limits.declarations[name])
     records = periods_of(state, name)
     return replace(declaration, domain=declaration_of(records[-1]).domain) if records else declaration
@@ -113,8 +113,8 @@ def append_period(
     rule = present(periodic.every)
     if isinstance(periodic.domain, UnreadDomain):
         raise NotFoundError(
-            "the catalogue of this series is not stored before its first period: call create again with "
-            f"if_exists='reuse', and append the period to its result; the series is {periodic.name!r} of {home!r}"
+            "this periodic series has no period yet, so its catalogue is not stored: call create again with "
+            f"if_exists='reuse', and append the period to the result; the series is {periodic.name!r} of {home!r}"
         )
     if isinstance(source, Counts) and rule.most_periods is not None:
         raise DeclarationError("most_periods needs rows with their units: append the log, not counts")
@@ -130,7 +130,7 @@ def append_period(
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
             # Earlier units are needed only to count a new period. The series of an existing period is just returned.
-            # If it is dropped in the meantime, the log is counted, but `_check_same` raises an error before a commit.
+            # If an existing series is dropped in the meantime, the log is counted, but `_check_same` raises an error.
             full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
             series_ids = [record.series_id for record in records]
             further = {

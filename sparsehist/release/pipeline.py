@@ -99,7 +99,7 @@ class NoisePath:
     def new_round(
         self, request: Request, metadata: Metadata, stored: dict[str, Any] | None = None, **drawn: Any
     ) -> NewRound:
-        """Return the round that commits a release. The first round on a path also adds the path to the store."""
+        """Return the data that a release adds to the store. The first round on a path also adds the path."""
         path_id: int | PathRecord | None = self.path_id
         if path_id is None:
             integer = drawn["level_noise"].dtype.kind == "i"
@@ -162,7 +162,10 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """For a periodic series, return the cost of all periods after a release, in words and as metadata; else empty."""
+    """Return the cost of a periodic series up to and including a release, in words and as metadata.
+
+    Both are empty if the series is not periodic.
+    """
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:
@@ -195,7 +198,9 @@ def prepared(
     level = request.level if goal is None else level_for(goal, ledger, declaration)
     if goal is not None and opens:
         split = _split(goal, budget, opens=True)
-        share = 2 * float(split.open)  # doubled, because by default a release spends half of the remaining delta
+        # By default, a release in an open domain spends half of `open_room`. The room is twice `split.open`, so that
+        # the release spends all of `split.open`.
+        share = 2 * float(split.open)
         room = share if room is None else min(room, share)
     request = replace(request, level=level, open_room=room)
     public = metadata(request)
@@ -206,8 +211,8 @@ def prepared(
         )
         if added > float(split.open) * (1 + 1e-9):
             raise BudgetExceededError(
-                "this threshold needs more delta than is set aside for open domains: give no threshold, or "
-                f"a smaller open_delta. Nothing was spent; {added:.6g} exceeds {float(split.open):.6g} of {goal}"
+                "this release needs more delta than is set aside for open domains: raise threshold=, lower "
+                f"open_delta= or omit both. Nothing was spent; {added:.6g} exceeds {float(split.open):.6g} of {goal}"
             )
     return request, public, (release, *(Spending(series_id, at, name) for name, at in request.beside))
 
@@ -231,8 +236,8 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
     """Split the delta of `goal` into a part for noise and a part for the keys of open domains.
 
-    The parts are in the same proportion as in `budget` if this is an (epsilon, delta). Otherwise, open domains get
-    the fraction `OPEN_SHARE` if the domain of the series is open (`opens`), and nothing if it is closed.
+    If `budget` is an (epsilon, delta), the parts have the same proportion as in the budget. Otherwise, open domains
+    get the fraction `OPEN_SHARE` if the domain of the series is open (`opens`), and nothing if it is closed.
     """
     if budget is not None and budget.epsilon is not None and budget.delta and budget.noise.route != PURE_ROUTE:
         of_delta = goal.delta / budget.delta
@@ -243,11 +248,11 @@ def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
 
 
 Opener = Callable[[LockedSeries, Any], NoisePath]
-"""A function that returns the noise path of a requested release, which may exist or be new."""
+"""A function that returns the noise path of a requested release, whether this release exists already or is new."""
 
 
 def release(locked: LockedSeries, request: Request, open_path: Opener) -> Release | WorkloadRelease:
-    """Return the existing release with the requested name, or make this release."""
+    """Return the existing release with the requested name, or make it if there is none."""
     from sparsehist.release.releases import release_of  # imports Polars
 
     state, record, declaration = locked.state, locked.record, locked.declaration
@@ -291,8 +296,8 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
     """Return the guarantee of a release in words, with the (epsilon, delta) that was requested, if any."""
     if request.goal is None:
         return path.statement(request, metadata)
-    # State a level with few digits. It is rounded up, which only weakens the guarantee. Noise whose guarantee is
-    # neither a rho nor an epsilon is stated at its exact level.
+    # State a level with few digits. It is rounded up, which only weakens the guarantee. If the guarantee of the noise
+    # is neither a rho nor an epsilon, state the exact level.
     level = present(request.level)
     rounded = in_prose(level) if metadata.declaration.family.currency != "none" else level
     counts = " of the counts" if request.beside else ""

@@ -157,7 +157,7 @@ def checked_levels(
 ) -> list[Fraction | EpsilonDelta]:
     """Check the candidate levels of a plan, and return each once; the list is empty if no candidate is given.
 
-    A candidate is a level or an (epsilon, delta). The parameters `epsilon` and `delta` are one candidate together.
+    A candidate is a level or an (epsilon, delta) pair; `epsilon` and `delta` together give one candidate.
     """
     if epsilon is not None or delta is not None:
         return [level_fields(levels, epsilon, delta)["goal"]]  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ class Planner:
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """Plan `levels`, and the levels that satisfy `shows` and `equal` (if given); see the function `plan`."""
+        """Plan `levels`, and the levels found for `shows` and `equal` if these are given; see the function `plan`."""
         candidates = [*levels]
         if shows is not None:
             candidates.append(self._level_that_shows(shows, probability))
@@ -231,7 +231,7 @@ class Planner:
         return -rounded_down(-Fraction(math.exp(high)), _DIGITS)
 
     def _cap_of_equal(self, times: int) -> Fraction:
-        """Return the largest cap with which `times` further series fit into the budget of the population."""
+        """Return the largest cap such that `times` more series with this cap fit into the population's budget."""
         cap = self.ledger.largest_equal_cap(self.declaration, checked_whole("equal", times, 1, _MOST_EQUAL))
         if cap is None:
             raise DeclarationError(

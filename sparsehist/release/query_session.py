@@ -130,7 +130,7 @@ def queries_requested(
 def _weighing(
     declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
 ) -> Weighing:
-    """Return the parameters of private multiplicative weights; `mass` is the sum of all counts if measured."""
+    """Return parameters of the multiplicative weights mechanism. `mass` is the measured sum of all counts, if any."""
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,

@@ -63,8 +63,8 @@ def write_release(
 ) -> None:
     """Write a release in the format given by the file name's ending, and list it in the directory's public ledger.
 
-    Before the file is written, the store records its directory. Whenever the store is opened, it reads the public
-    ledgers of all recorded directories, and an outdated copy of the store raises an error.
+    Before the file is written, the store records the file's directory. Whenever the store is opened, the public
+    ledgers in all recorded directories are read, and an outdated copy of the store is refused.
     """
     target = Path(path)
     check_target("the release", target, home.path if home else None, endings)

@@ -47,8 +47,8 @@ class AnyRelease:
     """A published release: rows and public metadata.
 
     Attributes:
-        repeated: Whether the release existed before the call that returned it. Such a call draws no noise and spends
-            nothing. True for a release read from a file.
+        repeated: Whether the release existed before the call that returned it. If so, the call drew no noise and
+            spent nothing. Always True for a release read from a file.
     """
 
     def __init__(
@@ -114,7 +114,8 @@ class AnyRelease:
         """Write rows and metadata as one Parquet file (.parquet or .pq), completely or not at all.
 
         An existing file is replaced only if it contains this release. The public ledger in the same directory,
-        sparsehist-ledger.json, lists the releases written there. A store older than a listed release is not opened.
+        sparsehist-ledger.json, lists the releases written there. A copy of the store that was made before a
+        listed release is refused.
 
         Raises:
             InputError: If a different file exists at `path`, or the name has another ending.
@@ -320,7 +321,7 @@ class WorkloadRelease(AnyRelease):
         keys, prefix, std = frame["high"], frame["noisy_answer"].to_numpy(), frame["std"].to_numpy()
         shares = np.array([checked_confidence(each, "a probability") for each in probabilities])[:, np.newaxis]
         excess, margin = prefix - shares * prefix[-1], factor * (std + shares * std[-1])
-        # `low` is the first key that may be the quantile. From `high` on, every key is at or above the quantile.
+        # Given the margins of error, `low` is the first key that can be the quantile, and `high` is the last.
         low = np.sum(~np.logical_or.accumulate(excess >= -margin, axis=1), axis=1).clip(max=len(keys) - 1)
         high = np.sum(np.logical_or.accumulate((excess < margin)[:, ::-1], axis=1), axis=1).clip(max=len(keys) - 1)
         value = np.searchsorted(np.maximum.accumulate(prefix), shares[:, 0] * prefix[-1]).clip(low, high)

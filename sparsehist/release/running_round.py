@@ -60,7 +60,7 @@ class RunningPath(NoisePath):
 
     @property
     def past(self) -> PastPoints:
-        """For each (step, level) released before: step (from 0), level and lowest threshold of unrounded counts."""
+        """Past release points as tuples: step (the first is 0), level, and lowest threshold for unrounded counts."""
         return self.locked.state.past_points(self.locked.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
@@ -68,7 +68,7 @@ class RunningPath(NoisePath):
         appended = self.locked.state.steps(self.locked.record)
         if step > len(appended):
             raise NotFoundError(
-                f"step {step} of the series was not appended yet; {declaration.name!r} has {len(appended)} steps"
+                f"step {step} of the series has not been appended yet; {declaration.name!r} has {len(appended)} steps"
             )
         # The guarantee of a step depends only on the sources of this step and of earlier steps.
         source = max(each.source for each in appended[:step])

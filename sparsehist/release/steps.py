@@ -43,7 +43,7 @@ _MOST_KEYS = 2**32 - 1
 def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
     """Return units as whole numbers or text, and their data type in words. Only units of one type can be compared.
 
-    Units that several columns identify are text already. The data type is "" if there are no units.
+    Units identified by several columns are already text. The data type is "" if there are no units.
     """
     dtype = units.dtype
     if dtype in _WHOLE or dtype.is_temporal():
@@ -108,7 +108,8 @@ class StepPairs:
 def added(listed: StepPairs, files: StepFiles, most_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Choose the (unit, key) pairs of a step to count, by the rules at the top of this module.
 
-    Return the keys that are counted for the first time, ordered by number, and the chosen pairs. Both are secret.
+    Return the keys that are counted for the first time, in the order of their key numbers, and the chosen pairs.
+    Both are secret.
     """
     n_known, names = files.all_keys.height, listed.keys.columns
     codes = pl.int_range(n_known, n_known + listed.keys.height, dtype=pl.UInt32, eager=True)
@@ -170,7 +171,7 @@ class StepFiles:
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
         """Return the keys that these units counted towards so far, as columns row (index in `units`) and key."""
-        if self._pairs is None or not units.len():  # an empty series may have another data type
+        if self._pairs is None or not units.len():  # an empty Polars Series may have another data type
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")

@@ -35,7 +35,7 @@ def check_equal_declaration(series: str, existing: Declaration, declared: Declar
 
 
 def catalogue_files(domain: Domain) -> dict[str, bytes]:
-    """Return files with the catalogues that are too long for the text of a domain, as a dict from name to content."""
+    """Return a dict from file name to content, for catalogues that are too long to be part of a domain's text."""
     content = {}
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()

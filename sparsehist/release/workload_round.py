@@ -57,13 +57,13 @@ from sparsehist.workload import (
 from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 
 _ROWS = ".rows"
-# If the standard deviation of noise is between these limits, noisy answers fit the 53 bits of a double.
+# If the standard deviation of noise is between these limits, noisy answers fit in the 53-bit significand of a double.
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**40
 # Largest allowed ratio of the standard deviations of two answers: all answers are rounded to the same grid.
 _FARTHEST = 2.0**30
 # Keys are numbered only in columns with fewer possible keys than this; most columns of strings have more.
 _NUMBERED = 2**63
-# In a query, this number instead of a key's number means that the query sums over all keys of the column.
+# In a query, this number stands for all keys of a column: the query sums over them.
 _ALL_VALUES = -1
 _SCHEMA = {"strategy": str, "level": str, "std": float, "ratio": float, "sensitivity": float, "chosen": bool}
 
@@ -206,7 +206,7 @@ def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
 
 
 def _counted(declaration: Declaration, workload: Workload) -> str:
-    """Describe what an answer counts: units, or each unit once per cell."""
+    """Return in words what an answer counts: distinct units, or pairs of a unit and a cell that it touched."""
     return "units" if declaration.most_touched == 1 or isinstance(workload, Identity) else _ONCE_PER_CELL
 
 
@@ -250,7 +250,8 @@ def workload_metadata(
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, by_cell = noise_std * math.sqrt(price.least), cell_grid(strategy, noise_std)
-    added = (std,) if by_cell is None else (std, noise_std)  # noise that is drawn for cells must be in range too
+    # If noise is drawn for single cells, its standard deviation must also be in the allowed range.
+    added = (std,) if by_cell is None else (std, noise_std)
     check_std(std if std < _LEAST_STD else max(added), _LEAST_STD, _LARGEST_STD, "counts")
     return WorkloadMetadata(
         declaration=declaration,
@@ -271,7 +272,7 @@ def workload_metadata(
 
 
 def open_path(locked: LockedSeries, request: WorkloadRequest) -> WorkloadPath:
-    """Return the noise path of a requested release, which may exist or be new.
+    """Return the noise path of a requested release, whether this release exists already or is new.
 
     With the strategy "auto", a new release shares the path and the strategy of earlier releases of its workload. If
     there are none, the best strategy is chosen.
@@ -345,7 +346,7 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Return the noise family of a series, scaled to the sensitivity of R·x. Raise an error if R does not suit it."""
+    """Scale a noise family to the sensitivity of R·x. Raise an error if the noise is integer and R is not."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
             "integer noise needs a strategy with integer weights: use strategy='auto', which chooses one; got "
@@ -358,9 +359,10 @@ def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
     """Return the grid to which the noise of each cell is rounded; None if answers are rounded instead.
 
-    1 is a multiple of the grid, so rounded noise plus counts is on the grid. The grid is so fine that random rounding
-    adds less than 7e-4 of the noise's variance to any answer: for Z of variance 1, a query with the row a of A has
-    noise of variance a·(RᵀR)⁻¹·aᵀ, at least a·aᵀ over the largest eigenvalue of RᵀR, and rounding adds grid²·a·aᵀ/6.
+    1 is a multiple of the grid step, so counts plus rounded noise are on the grid. The step is so small that random
+    rounding adds less than 7e-4 of the noise's variance to any answer. Proof: let Z have variance 1, and let a be a
+    row of A. The noise of the answer a·x has variance a·(RᵀR)⁻¹·aᵀ, which is at least a·aᵀ divided by the largest
+    eigenvalue of RᵀR. Rounding adds a variance of grid²·a·aᵀ/6.
     """
     if not strategy.invertible:
         return None
@@ -396,7 +398,7 @@ def noisy_answers(
     by_cell: float | None,
     lots: Generator,
 ) -> AnswerArray:
-    """Return the noisy answers A·x + L·Z, rounded to the grid; shape (queries,). `by_cell` is from `cell_grid`.
+    """Return noisy answers A·x + L·Z, rounded to the grid; shape (queries,). `by_cell` is the result of `cell_grid`.
 
     If the workload is not listed, return noisy cells instead, shape (cells,): an answer is their sum over a range. In
     this case, the prefix sums of the noise are rounded to the grid, so an answer has only two rounding errors.
@@ -414,7 +416,7 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return the generator for rounding at a level, seeded by a secret so that repeated releases round alike."""
+    """Return a generator for random rounding. Its seed is secret, and fixed for all releases of a path at a level."""
     text = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))

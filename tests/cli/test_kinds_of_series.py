@@ -53,7 +53,7 @@ def test_steps_are_repeated_or_refused(sparsehist, daily):
     assert "other rows" in sparsehist(f"{append} day_1.parquet --step 2").err
     assert "next step is 3" in sparsehist(f"{append} day_1.parquet --step 4").err
     release = "release s --series daily --name x --level 0.5 --step"
-    assert "not appended yet" in sparsehist(f"{release} 3").err
+    assert "not been appended yet" in sparsehist(f"{release} 3").err
     assert "--if-exists reuse" in sparsehist("create", "s", *DAILY).err
     assert sparsehist("create", "s", *DAILY, "--if-exists", "reuse", "--json").json["status"] == "reused"
     differs = sparsehist("create", "s", *DAILY[:-1], "8", "--if-exists", "reuse")

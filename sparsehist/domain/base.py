@@ -1,7 +1,7 @@
-"""The class `Domain`, which is the base class of all domains and parses their text form.
+"""Provide `Domain`, the base class of all domains, which also parses their text form.
 
-A domain is declared without looking at the log. It is public, so errors may show its keys. Keys are Polars frames
-with the columns ``key_0``, ``key_1``, … in the domain's canonical dtypes.
+A domain is declared without looking at the log. It is public, so errors may show its keys. Keys are passed as
+Polars frames with the columns ``key_0``, ``key_1``, …, in the canonical dtypes of the domain.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Domain(abc.ABC):
     """Whether the keys cannot be listed. Then the domain has no size, and cells cannot be numbered or drawn."""
 
     def __init_subclass__(cls, *, example: str | None = None) -> None:
-        """Register a subclass under the name that its example begins with, so that `Domain.parse` finds the class."""
+        """Register a subclass by the name in its `example`, such as "strings(…)", so that `Domain.parse` finds it."""
         if example is not None:
             cls.example = example
             _KINDS[example.partition("(")[0]] = cls
@@ -86,7 +86,7 @@ class Domain(abc.ABC):
         return tuple(getattr(pl, name)() for name in self.dtype_names)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        """Return whether a log column with this dtype can be converted to key column number `column` without loss."""
+        """Return whether a log column of this dtype can be cast without loss to the dtype of key column `column`."""
         if not 0 <= column < self.columns:
             return False
         canonical = self.dtype_names[column]
@@ -109,7 +109,8 @@ class Domain(abc.ABC):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise DomainError(f"the domain was read without keys: pass domain= with keys, not {self}", parameter="domain")
+        message = f"the keys of this domain were not loaded: pass a domain with its keys as domain= instead of {self}"
+        raise DomainError(message, parameter="domain")
 
     @abc.abstractmethod
     def __str__(self) -> str:
@@ -141,7 +142,7 @@ class Domain(abc.ABC):
         return text if len(text) <= _SHORT_TEXT else f"{text[: _SHORT_TEXT - 1]}…"
 
     def describe_size(self) -> str:
-        """Return a short string with the number of keys: exact below 10**9, otherwise with three digits."""
+        """Return the number of keys as a short string: exact below 10**9, otherwise with three significant digits."""
         if self.is_open:
             return "any key"
         return f"{self.size:,} keys" if self.size < _READABLE else f"{Decimal(self.size):.3g} keys"
@@ -165,8 +166,8 @@ class Domain(abc.ABC):
     def _require_writable_size(self) -> None:
         if self.size > GREATEST_SIZE:
             raise DomainError(
-                "a domain must not have more than 10**4000 cells: bound its keys to fewer bytes or characters, or "
-                f"declare hash64() or open(delta=…), whose keys have any length; got {self.describe()}"
+                "a domain may have at most 10**4000 cells: lower the limit on bytes or characters, or "
+                f"declare hash64() or open(delta=…), whose keys may have any length; got {self.describe()}"
             )
 
     @staticmethod

@@ -33,7 +33,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         file: File of the values: .parquet, .csv (with a header) or .txt (one value per line). Values of .csv and .txt
             files are read as integers, dates (2014-05-01) or true/false if all can be, otherwise as strings.
         column: Column of the file, if the file has several.
-        kind: Type as which values are read: "string", "integer", "date" or "boolean".
+        kind: Type to convert the values to: "string", "integer", "date" or "boolean".
         sha256: Digest that the values must have, from the text form.
 
     Raises:
@@ -79,7 +79,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
         for key, value in named.items():
             if key not in ("file", "column", "kind", "sha256"):
-                which = f" {shown(key)}" if len(named) <= 4 else ""  # many arguments may be data of a log
+                # A long list of arguments may be data copied from a log, so the message does not show its names.
+                which = f" {shown(key)}" if len(named) <= 4 else ""
                 raise DomainError(f"catalogue(): unknown argument{which}; write {cls.example}")
             if not isinstance(value, str):
                 raise DomainError(f"catalogue(): {key} must be a string, got {shown(value)}")

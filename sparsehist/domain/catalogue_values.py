@@ -63,7 +63,7 @@ def read_file(path: Path, column: str | None, kind: str | None) -> pl.Series:
 
 
 def check_series(series: pl.Series, kind: str | None) -> pl.Series:
-    """Return values in a canonical dtype; refuse nulls, floats, empty strings, duplicates and other types."""
+    """Return values in a canonical dtype. Refuse nulls, empty strings, duplicates and types that cannot be keys."""
     if series.is_empty():
         raise DomainError("the catalogue is empty: it needs at least one value")
     if series.has_nulls():
@@ -106,7 +106,7 @@ def _canonical(series: pl.Series) -> pl.Series:
 
 
 def _cast(series: pl.Series, kind: str) -> pl.Series:
-    """Convert values to the type named `kind`. Only strings, and integers to strings, can be converted."""
+    """Convert values to the type named `kind`. Strings can be converted to any kind, integers only to strings."""
     if kind not in _KINDS:
         raise DomainError(f"the kind of a catalogue must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
     canonical = _canonical(series)

@@ -1,8 +1,8 @@
 """The `Strings` domain: all strings up to a given length, with any characters or with those of an alphabet.
 
 A character has length 1, or its number of UTF-8 bytes if `max_bytes` is given. Let a_c be the number of characters of
-length c, and W(r) the number of strings of length r. Then W(0) = 1 and W(r) = Σ_c a_c·W(r − c). Strings are numbered
-from 0 in order of length, then of characters. To draw a uniform string, draw its number, which may exceed 64 bits.
+length c, and W(r) the number of strings of length r. Then W(0) = 1 and W(r) = Σ_c a_c·W(r − c). Strings are sorted
+by length, then code points, and numbered from 0. To draw a uniform string, draw its number, which may exceed 64 bits.
 """
 
 from __future__ import annotations
@@ -122,7 +122,6 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return pl.DataFrame({"key_0": pl.Series([self._text(number) for number in numbers], dtype=pl.String)})
 
     def _text(self, number: int) -> str:
-        """Return the string with this number."""
         groups, of_length, starts = self._table
         length = bisect_right(starts, number)
         rest, letters = number - starts[length - 1], []
@@ -138,7 +137,6 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return "".join(letters)
 
     def _number(self, text: str) -> int:
-        """Return the number of a string, the inverse of `_text`."""
         groups, of_length, starts = self._table
         ranks = [self._rank(letter) for letter in text]
         spelled = [next(group for group in groups if rank < group.first + group.size) for rank in ranks]
@@ -151,7 +149,6 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return number
 
     def _character(self, rank: int) -> str:
-        """Return the character of this rank in the alphabet."""
         if self.alphabet is not None:
             return self.alphabet[rank]
         return chr(rank if rank < _FIRST_SURROGATE else rank + _SURROGATES)

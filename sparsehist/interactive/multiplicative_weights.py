@@ -1,7 +1,7 @@
 """Private multiplicative weights: answer adaptive counting queries over the cells of a closed domain.
 
-A hypothesis, which is a public estimate of all counts, answers a query if a sparse vector finds its answer accurate
-enough. Otherwise the query is measured with noise, and the hypothesis is updated. There are at most k updates in all.
+A hypothesis, which is a public estimate of all counts, answers a query if the sparse vector technique finds it
+accurate enough. Otherwise the query is measured with noise, and the hypothesis is updated, at most k times.
 
 Source: Hardt and Rothblum 2010; [Interactive section 3], whose threshold has no noise and is replaced by a sparse
 vector. Our own: with step eta = 8 alpha, an update by a query with an error of 2 alpha lowers the relative entropy by
@@ -27,9 +27,10 @@ from sparsehist.privacy.levels import Level, as_level, at_least_zero, root, roun
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 MOST_CELLS = 10**7
-# Weight of the uniform part in a first hypothesis from a release. Updates multiply estimates, so 0 would stay 0.
+# Weight of the uniform distribution if the first hypothesis is made from a release. It makes every estimate positive.
+# Otherwise, estimates of 0 would stay 0, because updates only multiply.
 _UNIFORM = 1 / 16
-# Share of the epsilon of an update that its comparisons cost. The rest is for the measured answer.
+# Share of an update's epsilon that is used for its comparisons. The rest is used for the measured answer.
 _WATCH = Fraction(4, 5)
 
 
@@ -59,7 +60,7 @@ class Weighing:
         mass: Sum of all counts, public or already released; None until it is measured.
         level: Cost of the whole session.
         accuracy: Bound on the error of answers, as a fraction of the mass. The property `alpha` is a quarter of it.
-        sensitivity: Largest change of a true answer by one unit: max_keys.
+        sensitivity: The most that one unit can change a true answer, which is max_keys.
         most_updates: Largest number of updates; by default the number that may be needed for the accuracy.
         started: Whether the first hypothesis is made from a release. Otherwise it is uniform.
         currency: Unit of the level: "epsilon" (pure DP) or "rho" (zCDP).
@@ -126,7 +127,7 @@ class Weighing:
 
     @cached_property
     def _each(self) -> Fraction:
-        """Largest epsilon of an update, including its comparisons, with which the session is within its level."""
+        """Largest epsilon of an update and its comparisons for which the whole session costs at most its level."""
         level = as_level(self.level)
         if self.currency == PURE:
             return level / (self.updates + (_WATCH if self.measured else 0))
@@ -149,7 +150,7 @@ class Weighing:
 
     @property
     def rho(self) -> float:
-        """Rho of the session: the sum of e * tanh(e / 2) over all terms e that add up to `epsilon`."""
+        """Rho of the session: like `epsilon`, but each summand e of `epsilon` is replaced by e * tanh(e / 2)."""
         return float(self._rho(self._each))
 
     @property
@@ -185,10 +186,10 @@ class Weighing:
         return replace(state, threshold_noise=state._noise(2, 0, rng=rng))  # noqa: SLF001  made here
 
     def failure(self, queries: int) -> float:
-        """Bound the probability that at least one of `queries` answers has an error above the attribute `error`.
+        """Bound the probability that at least one of the answers to this many queries is off by more than `error`.
 
-        The bound holds while updates are left, if the declared mass is correct. A comparison has two integer noises.
-        Each is within one count of a Laplace variable coupled to it, so the bound reserves two counts for rounding.
+        The bound holds while updates are left, if the declared mass is correct. It reserves two counts for rounding,
+        because threshold and count each have integer noise, which is within one count of a coupled Laplace variable.
         """
         watch, answer = map(float, self.levels)
         wide, narrow, fresh = 4 * self.sensitivity / watch, 2 * self.sensitivity / watch, self.sensitivity / answer
@@ -207,7 +208,7 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
         return uniform
     noisy = np.asarray(release, np.float64)
     if noisy.shape != uniform.shape or not bool(np.isfinite(noisy).all()) or not noisy.max() > 0:
-        raise DataError(f"the release must have one finite number for each cell, not all <= 0; cells={session.cells}")
+        raise DataError(f"a release needs a finite number per cell, at least one positive; cells={session.cells}")
     positive = np.maximum(noisy, 0.0)
     return np.asarray(_UNIFORM * uniform + (1 - _UNIFORM) * positive / positive.sum())
 
@@ -308,7 +309,7 @@ class MultiplicativeWeights:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> MultiplicativeWeights:
-        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for other bytes."""
+        """Restore a state. Raise InputError if `to_bytes` did not write it, StoreDamagedError if it was altered."""
         header, (counts, first, pulls) = unpack("MultiplicativeWeights", content)
         return cls(Weighing(**header["parameters"]), counts, first, pulls, *header["state"])
 

@@ -32,7 +32,7 @@ class SparseVector:
     Args:
         threshold: The threshold in counts, a whole number.
         level: Epsilon of all answers together.
-        sensitivity: Largest change of a query result by one unit: a whole number.
+        sensitivity: The most that one unit can change the result of a query; a whole number.
         triggers: Number of positive answers after which no more queries are answered.
         split: Share of the level for the threshold noise; by default the share with the smallest variance.
         monotone: Whether adding a unit never changes two queries in opposite directions, as for plain counts.
@@ -131,7 +131,7 @@ class AboveThreshold:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> AboveThreshold:
-        """Restore a state from `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for other bytes."""
+        """Restore a state. Raise InputError if `to_bytes` did not write it, StoreDamagedError if it was altered."""
         header, _ = unpack("AboveThreshold", content)
         return cls(SparseVector(**header["parameters"]), *header["state"])
 

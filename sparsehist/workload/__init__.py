@@ -1,7 +1,7 @@
 """Release linear queries A·x with the factorization mechanism: factorize A = L·R, and publish A·x + L·Z with noise Z.
 
-x holds the counts of all cells, and A is the workload (`Workload`). A `Strategy` adds the noise Z to R·x and computes
-the answers from the sum with L. `next_state` draws the noise of a release at a new level.
+x holds the counts of all cells, and A is the workload (`Workload`). A `Strategy` adds the noise Z to R·x and
+multiplies the sum by L to get the answers. `next_state` draws the noise of a release at a new level.
 """
 
 from sparsehist.workload.choice import Candidate, choose, compare, lower_bound

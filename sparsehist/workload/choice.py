@@ -24,11 +24,11 @@ from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
-# For prefix sums or all ranges of a longer column, strategies are compared on a column of this length instead.
+# Strategies for prefix sums and all ranges are compared on at most this many cells, or 8 * max_keys if that is more.
 _LONGEST_PRICED = 4096
-# If a list of queries has queries * cells > 2**21, strategies are compared on a sample of 64 queries.
+# If the matrix of a list of queries has more than 2**21 entries, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Largest workloads for which each of these strategies is tried: number of cells (for `direct`, of queries).
+# Each of these strategies is tried only up to this number of cells. For `direct`, it is the number of queries.
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
 _RANK = 1e-12  # eigenvalues below this fraction of the largest one are rounding errors
 
@@ -58,7 +58,7 @@ class Candidate(NamedTuple):
 def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> Strategy:
     """Return the strategy with the smallest predicted mean squared error for a workload.
 
-    Callers must store the strategy's name, because a later version may choose another strategy and noise path.
+    Callers must store the strategy's name, because a later version of sparsehist may choose another strategy.
 
     Args:
         workload: A workload with known sizes.
@@ -140,7 +140,7 @@ def _priced(strategy: Strategy, max_keys: int, *, pure: bool) -> tuple[float, fl
 
 
 def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
-    """Return the strategies that `choose` compares, each for the workload or for a smaller, similar workload."""
+    """Return the strategies that `choose` compares. Each is made for the workload or for a smaller, similar one."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
         for keys in {1, max_keys}:  # combine the strategies that are best for each factor if units have `keys` keys
@@ -148,7 +148,7 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]
         names.append(f"union({', '.join(parts)})")
-    # Make the strategy `direct` for all queries, because a sample of queries would have too small a sensitivity.
+    # Make the strategy `direct` from all queries: made from a sample of them, its sensitivity would be too small.
     made = [one for name in names for one in _served(strategy_named, name, whole if name == "direct" else workload)]
     if pure:
         return made
@@ -178,7 +178,7 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
 
 
 def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]:
-    """Return a list with the strategy that `make` returns, or [] if this strategy cannot answer the workload."""
+    """Return a list with the result of `make`, or an empty list if `make` raises a DeclarationError."""
     try:
         return [make(*arguments)]
     except DeclarationError:

@@ -65,9 +65,9 @@ def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
 def squared_l2_of_tables(
     sizes: Sequence[int], subsets: Sequence[tuple[int, ...]], parts: FloatArray, ratios: FloatArray, keys: int
 ) -> float:
-    """Bound the squared L2 sensitivity if G = RᵀR depends only on the columns in which two cells differ.
+    """Bound the squared L2 sensitivity if G[x, x'] depends only on the columns in which the cells x and x' differ.
 
-    G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i, where cell x has the value x_i in column i. `parts` holds f_A >= 0
+    G[x, x'] = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i, where cell x has the value x_i in column i. `parts` holds f_A >= 0
     for each set A of columns, and `ratios` holds r_i in [-1, 0]. The bound assumes that the pairs of cells with the
     largest G occur as often as the domain allows.
 
@@ -86,7 +86,8 @@ def squared_l2_of_tables(
         for pattern in combinations(wide, length):
             value = float(parts @ factors[:, pattern].prod(axis=1))
             patterns.append((value, math.prod(sizes[column] - 1 for column in pattern), length))
-    if longest < len(wide):  # if more columns differ, |G| is at most Σ_A |factors[A, i]|·f_A
+    # If two cells differ in column i and perhaps in others, |G| is at most Σ_A |factors[A, i]|·f_A, since |r| <= 1.
+    if longest < len(wide):
         most = float((parts @ np.abs(factors[:, wide])).max())
         patterns.append((most, math.prod(sizes), longest + 1))
     in_one_column, left, total = 2 * _digit_sum(sizes, keys), keys * (keys - 1), keys * float(parts.sum())
@@ -117,7 +118,7 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """Bound all rows of `|G|`: no k entries of a row sum to more than the first k of the result."""
+    """Return a vector v: the k largest entries of any row of `|G|` sum to at most the first k entries of v."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 

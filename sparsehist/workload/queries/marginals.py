@@ -56,14 +56,14 @@ class Marginals(Workload):
         self._sizes: tuple[int, ...] | None = None
         listed = None
         if columns is not None and not isinstance(columns, list | tuple):
-            raise _wrong(f"the columns of marginals must be a list, got {shown(columns)}")
+            raise _wrong(f"marginals() takes a list of column sizes or of marginals, got {shown(columns)}")
         if columns and not isinstance(columns[0], list | tuple | str):
             self._sizes = tuple(map(_read_size, columns))
         elif columns is not None:
             listed = _read_list(columns)
         if k is not None and not isinstance(k, int):
             if listed is not None:
-                raise _wrong("the list of marginals is given twice; give it once, alone or after column sizes")
+                raise _wrong("marginals() got two lists of marginals; pass one list, or column sizes and a list")
             listed, k = _read_list(k), None
         if [k, up_to, listed].count(None) != 2:
             raise _wrong("give exactly one of k, up_to and a list of marginals")
@@ -121,7 +121,7 @@ class Marginals(Workload):
         return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays "column_i": the index of each query's value of column i, or -1 if it sums over all values."""
+        """Return arrays "column_i": for each query, the index of its value of column i; -1 if it sums over all."""
         described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):
@@ -147,7 +147,6 @@ class Marginals(Workload):
         return tuple(column for column in range(len(self.columns)) if column not in subset)
 
     def _subsets(self, number: int) -> tuple[Subset, ...]:
-        """Return the column indices of each marginal, for a domain with `number` columns."""
         if self._listed is not None:
             return _numbers(self._listed, range(number))
         longest = self._k if self._k is not None else self._up_to or 0
@@ -176,7 +175,7 @@ def _read_list(items: Any) -> list[tuple[Column, ...]]:
     if not isinstance(items, list | tuple):
         raise _wrong(f"the marginals must be a list, got {shown(items)}")
     if not items:
-        raise _wrong("the list of marginals is empty; write the total as [[]]")
+        raise _wrong("the list of marginals is empty; to ask for the total only, pass [[]]")
     for subset in items:
         if not isinstance(subset, list | tuple):
             raise _wrong("each marginal must be a list of columns")

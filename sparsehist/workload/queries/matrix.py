@@ -30,7 +30,7 @@ class Matrix(Workload):
 
     Raises:
         DeclarationError: If the matrix is empty, not two-dimensional, not real or not finite, has too many entries,
-            or if its largest entry is not from 1e-60 to 1e60.
+            or if its largest absolute entry is not between 1e-60 and 1e60.
 
     Example:
         >>> halves = Matrix([[1, -1], [0.5, 0.5]])
@@ -112,5 +112,5 @@ def _canonical(matrix: Any) -> sparse.csr_array:
         raise DeclarationError(f"the matrix has too many nonzero entries: {canonical.nnz}, limit {_MOST_ENTRIES}")
     largest = float(np.abs(canonical.data).max(initial=0.0))
     if largest and not 1.0 / _LARGEST <= largest <= _LARGEST:
-        raise DeclarationError(f"scale the matrix: its largest entry must be from 1e-60 to 1e60, got {largest:g}")
+        raise DeclarationError(f"the largest absolute matrix entry must be between 1e-60 and 1e60, got {largest:g}")
     return canonical

@@ -37,7 +37,7 @@ class Union(Composite):
     """The queries of several workloads on the same columns, one workload after another.
 
     Args:
-        *parts: Listed workloads (not all ranges). A part without sizes takes the sizes of the other parts.
+        *parts: Listed workloads, so not the workload of all ranges. A part without sizes takes those of other parts.
 
     Raises:
         DeclarationError: If there are no parts, their columns differ, or a part is all ranges of a column.
@@ -53,7 +53,7 @@ class Union(Composite):
         super().__init__(*parts)
         for part in parts:
             if not part.explicit:
-                raise DeclarationError(f"a part of a union must be a list of ranges, got {part.describe()}")
+                raise DeclarationError(f"union() takes only listed workloads: list the ranges, got {part.describe()}")
         sizes = {part.columns for part in parts if not part.is_open}
         if len(sizes) > 1:
             raise DeclarationError(f"all parts of a union must have the same columns, got the sizes {sorted(sizes)}")
@@ -124,7 +124,7 @@ class Kronecker(Composite):
             return
         for factor in factors:
             if not factor.explicit and factor.n_cells > LARGEST_LISTED:
-                raise DeclarationError(f"a factor has too many ranges: give a list of some, got {factor.describe()}")
+                raise DeclarationError(f"a factor has too many ranges: list those you need, got {factor.describe()}")
         if self.n_queries > MOST_QUERIES:
             raise DeclarationError(f"ask for fewer queries: at most 2**31 are possible, got {self.n_queries}")
 
@@ -151,7 +151,7 @@ class Kronecker(Composite):
         asked = [(factor, span) for factor, span in spans if not isinstance(factor, Total)]
         columns = tuple(column for _, span in asked for column in range(span.start, span.stop))
         if math.prod(cells.shape[column] for column in columns) > MOST_QUERIES:
-            raise DeclarationError(f"columns without total() may have at most 2**31 cells: {self.describe()}")
+            raise DeclarationError(f"columns without total() have more than 2**31 cells together: {self.describe()}")
         values = cells.marginal(columns).reshape(-1).astype(np.float64)
         kept = [factor for factor, _ in asked]
         answers = along_axes([factor.apply for factor in kept], [factor.n_cells for factor in kept], values)
@@ -161,7 +161,7 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays that describe the queries. The names for a factor that begins at column i end with _i.
+        """Return arrays that describe the queries. For the factor that begins at column i, their names end in _i.
 
         "column_i" holds indices of values, or -1 for the sum over all values. "low_i" and "high_i" are the ends of
         ranges. Other factors append _i to the names of their arrays.

@@ -14,7 +14,7 @@ from sparsehist.typing import ArrayLike, FloatArray, IntArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import NO_KEYS, AnswerArray, KeyColumns, Workload
 
-_MOST_LISTED = 2**24  # ranges in a list; a limit is needed, because every release stores the list as text
+_MOST_LISTED = 2**24  # largest length of a list of ranges; it is limited because releases store the list as text
 LARGEST = 2**31
 """Largest number of cells of a column that is kept in memory as a vector."""
 
@@ -214,7 +214,7 @@ class Ranges(RangeRows):
             return self._pairs[:, 0], self._pairs[:, 1]
         if self.n > LARGEST_LISTED:
             raise DeclarationError(
-                f"give a list of ranges: all ranges are possible for at most {LARGEST_LISTED} cells, got {self.n}"
+                f"give a list of ranges: all ranges can be enumerated only up to {LARGEST_LISTED} cells, got {self.n}"
             )
         low, high = np.triu_indices(self.n)
         return low.astype(np.int64), high.astype(np.int64)
@@ -234,7 +234,7 @@ class Ranges(RangeRows):
         if self.keys is None:
             return Ranges(n, self._pairs)
         if not keys:
-            raise DeclarationError(f"a domain without keys needs cell numbers instead of {self.describe()}")
+            raise DeclarationError(f"ranges of keys need a series; give cell numbers instead of {self.describe()}")
         (numbers,) = keys.values()
         ends = numbers([end for pair in self.keys for end in pair]).reshape(-1, 2)
         backwards = np.flatnonzero(ends[:, 0] > ends[:, 1])

@@ -109,7 +109,7 @@ class Workload(abc.ABC):
         """Return the text between the parentheses of the textual form, which `parse` reads."""
 
     def answers(self, cells: Cells) -> AnswerArray:
-        """Return the secret true answers A·x, exact int64 if A is integral. Raise an error if the domain differs."""
+        """Return the secret true answers A·x; int64 if `integral`. Refuse `cells` with the wrong column sizes."""
         self.require_domain(cells.shape)
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact
@@ -125,14 +125,14 @@ class Workload(abc.ABC):
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
         """Return the workload for a domain: take missing sizes from the domain, and replace keys with cell numbers.
 
-        Raise an error if the domain has other columns, or if the workload names columns or keys but `keys` is empty.
+        Raise an error if domain and workload have different columns. Workloads with column names or keys need `keys`.
         """
         self.require_domain(columns)
         return self
 
     @property
     def is_open(self) -> bool:
-        """Whether the workload has no size yet and takes the size of the domain of a series."""
+        """Whether the workload has no size yet. It will take the size from the domain of a series."""
         try:
             return not self.columns
         except DeclarationError:

@@ -1,6 +1,6 @@
 """The Haar wavelet on one column: the total, and the difference of the two halves at every node of a binary tree.
 
-If the number of cells is a power of two, the bound on the sensitivity is exact: docs/mathematics.md, "Workloads".
+If the number of cells is a power of two, the bound on the sensitivity is exact; see docs/mathematics.md, "Workloads".
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Haar(Invertible):
 
 @lru_cache(maxsize=64)
 def _largest_differences(depth: int, keys: int) -> int:
-    """Return the L1 sensitivity for `keys` cells: the largest sum of absolute values of all coefficients."""
+    """Return the L1 sensitivity: the largest L1 norm of R·x if x holds the counts of one unit with `keys` cells."""
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
     for height in range(1, depth + 1):
         most = min(keys, 2**height)  # best[c]: largest sum of |left - right| in a subtree with c cells of a unit

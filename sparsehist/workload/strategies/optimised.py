@@ -2,7 +2,7 @@
 
 If units have one cell, X = RᵀR minimises tr(AᵀA X⁻¹) among matrices with diagonal 1. With V = diag(v), the minimum is
 X = V^-½ (V^½ AᵀA V^½)^½ V^-½, where v = diag((V^½ AᵀA V^½)^½) is found in a fixed number of iterations. If units have
-several cells, X is the best mixture (1 - t)·Y + t·I. Y is this minimum with (…)^0.8 for (…)^½, and diagonal 1.
+several cells, X is the best mixture (1 - t)·Y + t·I, where Y is V^-½ (V^½ AᵀA V^½)^0.8 V^-½, scaled to diagonal 1.
 
 Source: the fixed point is from Denisov, McMahan, Rush, Smith and Thakurta 2022; iterations and mixtures are ours.
 """
@@ -25,7 +25,7 @@ LARGEST = 512
 
 _STEPS = 40
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
-_POWER = 0.8  # errors for 5 to 60 cells per unit are within 1 % of the errors with the best power
+_POWER = 0.8  # with this exponent, errors for 5 to 60 cells per unit are within 1 % of those with the best exponent
 # Eigenvalues below this fraction of the largest are rounding errors: no query depends on their eigenvectors.
 _RANK = 1e-11
 # Smallest weight of the identity in RᵀR, so that R has an inverse. It makes standard deviations 0.01 % larger.
@@ -88,7 +88,7 @@ class Optimised(Invertible):
 
 
 def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
-    """Return the weights v of the module's docstring for units of one cell; 0 for cells that no query uses.
+    """Return the weights v (see the module docstring) for units of one cell. Cells that no query uses have weight 0.
 
     Also return a lower bound on the sum of variances: the squared trace of (V^½ AᵀA V^½)^½, divided by the sum of v.
     """

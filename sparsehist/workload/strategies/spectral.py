@@ -28,9 +28,9 @@ _RANK_GROUPS = 256
 class Spectral(Invertible):
     """A strategy for prefix sums and ranges whose error is within a few per cent of the smallest possible error.
 
-    If the workload is prefix sums, W is AᵀA of prefix sums, otherwise of all ranges. `blend` is c, in units of the
-    smallest singular value. `window` is the number of entries on each side of the diagonal of K that are summed to
-    get d². Both parameters reduce the error if units have several cells.
+    W is the matrix AᵀA of all prefix sums if the workload is prefix sums, and of all ranges otherwise. `blend` is c,
+    in units of the smallest singular value. `window` is the number of entries on each side of the diagonal of K that
+    are summed to get d². Both parameters reduce the error if units have several cells.
     """
 
     word = "spectral"

@@ -1,7 +1,8 @@
 """Published releases of a dense vector, and post-processing steps for them.
 
 A step is *lossless* if it can be inverted on the grid of values. Then several processed releases together reveal only
-what the finest of them reveals. Other steps are *weakly lossless*: releases together cost at most the finest level.
+what the finest of them reveals. Other steps are *weakly lossless*: several processed releases may reveal more than
+the finest of them, but together they cost no more than its level.
 
 Papers: [ARNP Lemma 4.3, Thm 4.4, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
 """
@@ -77,14 +78,14 @@ class DenseRelease:
 
 
 def threshold(at: float) -> PostProcessing:
-    """Return a post-processing step that sets values at or below `at` to 0."""
+    """Return a post-processing step that sets values at or below `at` to 0. It is not lossless."""
     if not math.isfinite(at):
         raise DeclarationError(f"the threshold must be finite, got {shown(at)}")
     return PostProcessing(f"threshold({at:g})", lossless=False, apply=lambda values: np.where(values > at, values, 0))
 
 
 def clip_negative() -> PostProcessing:
-    """Return a post-processing step that sets negative values to 0."""
+    """Return a post-processing step that sets negative values to 0. It is not lossless."""
     return PostProcessing("clip_negative()", lossless=False, apply=lambda values: np.maximum(values, 0))
 
 

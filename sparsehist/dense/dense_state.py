@@ -22,7 +22,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# Largest ratio, in a state to be sealed, of the std at a level to the std at the cap. Doubles cannot hold more.
+# To seal a state, no level may have more than this many times the std at the cap: doubles cannot hold larger offsets.
 _WIDEST = 2.0**20
 
 

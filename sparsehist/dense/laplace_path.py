@@ -189,9 +189,9 @@ def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> Fl
 
     `distance` is |noise| / sensitivity, and `clock` is a standard exponential variate.
     """
-    # With w = t * distance, w + ln w = product + ln(product) + clock. Wright's omega function solves this for w.
+    # With w = t * distance and product = level * distance, w + ln w = product + ln(product) + clock. Wright's omega
+    # function solves this for w. It underflows if product < 1e-280, but then (t - level) * distance is negligible.
     product = level * distance
-    # For smaller products, the omega function would underflow, but then (t - level) * distance is negligible.
     far = product > 1e-280
     ends = level * np.exp(clock)
     right = product[far] + np.log(product[far]) + clock[far]

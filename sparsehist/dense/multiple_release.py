@@ -175,7 +175,7 @@ class MultipleRelease:
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes, which reveal the truth or, if it is sealed, only a release at the cap.
+        """Return the state as bytes. They reveal the truth or, if this object is sealed, only a release at the cap.
 
         Save the bytes after each release, before publishing it. Older bytes do not contain its noise.
         """
@@ -314,6 +314,6 @@ def _family(described: Sequence[Any]) -> DenseFamily:
     name, *parameters = described
     made = getattr(noise, name, None)
     if not isinstance(made, type):
-        raise InputError(f"these bytes, from another version, name an unknown noise family: {name!r}")
+        raise InputError(f"these bytes name an unknown noise family, perhaps of another version: {name!r}")
     family: DenseFamily = made(**{name: _READERS[kind](text) for name, kind, text in parameters})
     return family

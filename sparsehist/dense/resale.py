@@ -147,7 +147,7 @@ def _line(release: DenseRelease) -> Line:
 
 
 def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
-    """Return the level of the lowest common ancestor or, for Gaussian noise (`exact`), the exact joint level."""
+    """Return the exact joint level if `exact` (for Gaussian noise), otherwise that of the lowest common ancestor."""
     depth = 0
     while len({line[: depth + 2][-1][0] for line in lines}) == 1 and all(
         len(line) > depth + 1 and line[depth][1] == lines[0][depth][1] for line in lines
@@ -159,6 +159,6 @@ def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
     below: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         below[line[depth + 1][0] if line[depth][1] == top else ""].append(line)
-    # Branches add independent noise to the common ancestor, so the precisions of their noise add up.
+    # Branches add independent noise to the common ancestor, so the inverse variances of their noise add up.
     precisions = [1 / (1 / _joint(branch, exact=exact) - 1 / top) for branch in below.values()]
     return 1 / (1 / top + 1 / sum(precisions, Fraction(0)))

@@ -40,7 +40,7 @@ def kept_step(std: float) -> float:
 
 
 def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
-    """Round noise below 2**51 steps exactly to multiples of `step`. Ties are rounded down, as in `round_to_grid`."""
+    """Round noise to multiples of `step`, exactly if it is below 2**51 steps. Ties go down, as in `round_to_grid`."""
     # For u in (k - 1/2, k + 1/2], floor(ceil(2u) / 2) is k. Every operation is exact.
     np.multiply(noise, 2.0 / step, out=out)
     np.ceil(out, out=out)

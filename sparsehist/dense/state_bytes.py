@@ -1,4 +1,4 @@
-"""Convert states to bytes: a line with the class name, a line of JSON, the arrays, and a SHA-256 digest of all."""
+"""Convert states to bytes: the class name, a line of JSON, arrays, and a SHA-256 digest of all bytes before it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _LARGEST_IN_STEPS = 2.0**52
 
 @secret
 class Truth(NamedTuple):
-    """The true values, multiples of `step`. `family` has their sensitivity, which rounding increased by `charge`."""
+    """Values, all multiples of `step`. The sensitivity of `family` includes `charge`, the effect of rounding."""
 
     values: NoiseArray
     step: float

@@ -24,16 +24,16 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_array, float_entries, whole_number
 
-_SLOWEST = Fraction(1, 2**40)  # the smallest rate, at which P[noise > 2**62] is below e^-4,000,000
+_SLOWEST = Fraction(1, 2**40)  # the smallest allowed rate; at this rate, P[noise > 2**62] is below e^-4,000,000
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Family):
     """Discrete Laplace noise for integer vectors: a release at level epsilon satisfies epsilon-DP.
 
-    Draws are exact at every rational level, because no probability is rounded. (Noise too large for 64-bit
-    integers has a probability below e^-4,000,000.) Tail probabilities are doubles; sparse histograms, which use them,
-    state the resulting numerical slack.
+    Draws are exact at every rational level, because no probability is rounded. The only exception is noise of
+    more than 2**62, which is cut off there; its probability is below e^-4,000,000. Tail probabilities are doubles, so
+    releases of sparse histograms, which use them, state the resulting slack.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts. An integer or fraction; a float is read as its shortest
@@ -160,7 +160,7 @@ def _stay(fine: Fraction, coarse: Fraction) -> Interval:
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the distribution of fine noise y given coarse noise x >= 0: first for 0 <= y <= x, then for other y.
+    """Return the distribution of fine noise y given coarse noise x >= 0, in two parts: 0 <= y <= x, and all other y.
 
     Let r = a_fine / a_coarse and q = P[y < 0]. Then P[y > k] = (1 - q) r^(k+1) for 0 <= k < x. For all k >= 0,
     P[y > x + k] = q * r^x * (a_fine a_coarse)^k and P[y < -k] = q * (a_fine a_coarse)^k.
@@ -177,7 +177,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Draw fine noise by inversion. With the same uniform numbers, it never decreases if coarse noise increases."""
+    """Draw fine noise by inversion. For fixed uniform numbers, it is a nondecreasing function of the coarse noise."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -189,7 +189,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return P[noise jumps between fine and middle level], first if coarse and fine noise differ, then if not."""
+    """Return P[middle noise differs from fine noise] for two cases: coarse and fine noise differ, or are equal."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))

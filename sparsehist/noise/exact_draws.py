@@ -23,7 +23,7 @@ from sparsehist.typing import BoolArray, Generator, IndexArray, IntArray, secret
 Interval: TypeAlias = Any
 """An `mpmath` interval with bounds `a` and `b`. Only bounds are compared: overlapping intervals raise an error."""
 
-MOST = 2**62  # larger results are cut to this number
+MOST = 2**62  # larger results are replaced by this number
 _CHUNK = 1 << 14  # numbers are drawn in chunks of this size, so that temporary arrays fit the processor's cache
 _MOST_BITS = 1 << 14
 # If the first 64 bits of U, read as an integer, are at least this value, they determine ln U to within 2**-45.
@@ -41,7 +41,7 @@ def chunks(size: int) -> Iterator[slice]:
 
 @cache
 def _intervals() -> Any:
-    """Return an mpmath context for interval arithmetic whose precision only this module changes."""
+    """Return an mpmath context for interval arithmetic. Only this module uses it, so it may change its precision."""
     from mpmath.ctx_iv import MPIntervalContext  # imported here because it is slow to import and rarely needed
 
     return MPIntervalContext()
@@ -132,7 +132,7 @@ class Uniforms:
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
-        """Return the exact count for the uniform number at `place`. Add bits to the number until it is certain."""
+        """Return the exact count for the uniform number at `place`. Add bits to the number until this is certain."""
         count, bits = guess, 64
         while True:
             word = self._leading(place, bits)

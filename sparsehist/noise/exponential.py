@@ -25,7 +25,7 @@ class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
     Noise is never negative, so an output proves that the true count is at most the output. Therefore `statement`
-    always raises an error. Draws are numpy's exponential variates. If equal at two levels, noise is the same double.
+    always raises an error. Draws are numpy's exponential variates. Noise can be exactly equal at two levels.
 
     Example:
         >>> Exponential().std(4)

@@ -21,7 +21,7 @@ from sparsehist.privacy.levels import Level, as_level, compared, quotient
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator, float_entries, noise_array, whole_number
 
 NoiseArray = AnyArray  # float64 for real families, int64 for integer families
-Norm = Literal["l1", "l2"]  # the norm in which a family measures the change of a vector by one unit
+Norm = Literal["l1", "l2"]  # the norm of the change that one unit can make to a vector
 Three: TypeAlias = tuple[Fraction, Fraction, Fraction]  # three levels, from coarse to fine
 
 
@@ -124,11 +124,10 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw finer noise. In a `Family`, `coarse` may have shape (rows, n), with one random number per column."""
+        """Draw finer noise. In a `Family`, `coarse` may have shape (rows, n); all rows then use the same draws."""
 
     @abstractmethod
-    def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray:
-        """Draw noise at the middle of three levels, given the noise at the other two."""
+    def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray: ...
 
 
 class Family(DenseFamily):
@@ -137,7 +136,7 @@ class Family(DenseFamily):
     monotone: ClassVar[bool] = True
 
     def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
-        """Coarsen or refine noise of shape (rows, n) from level `start` to `end`, with one random number per column.
+        """Coarsen or refine noise of shape (rows, n) from level `start` to `end`. All rows use the same draws.
 
         If the family is monotone and values[i] >= values[j], then result[i] >= result[j].
         """
@@ -165,7 +164,7 @@ class Family(DenseFamily):
         """Return the smallest x, in counts, with ln P[Z > x] <= `log_probability`, which is at most 0."""
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw noise, shape (size,), given that it exceeds `threshold`, which is a scalar or has shape (size,)."""
+        """Draw noise above `threshold`, a scalar or an array with one threshold per draw; shape (size,)."""
         log_uniform = np.negative(rng.standard_exponential(whole_number("size", size)))
         bounds = float_entries("threshold", threshold, size)
         values = self.inverse_log_tail(self.log_tail(bounds, level) + log_uniform, level)
@@ -184,9 +183,9 @@ class Family(DenseFamily):
 
 
 class JumpFamily(Family):
-    """Real noise. Increments are 0 with probability (coarse/fine level)**power, else distributed as coarse noise."""
+    """Base class of real noise whose increments are sometimes 0, and otherwise distributed as coarse noise."""
 
-    power: ClassVar[int]
+    power: ClassVar[int]  # an increment is 0 with probability (coarse level / fine level)**power
 
     def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
         increment: FloatArray = self.sample(size, coarse, rng=rng)
@@ -210,7 +209,7 @@ class JumpFamily(Family):
 
 
 def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
-    """Return the smallest value above each margin: the next integer, or the next double for real noise."""
+    """Return the smallest noise above each number: the next integer, or the next double for real noise."""
     return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
 
 

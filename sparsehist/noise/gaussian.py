@@ -123,7 +123,7 @@ class Gaussian(Family):
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Return the weights of coarse and fine noise in the mean of middle noise, and the std at sensitivity 1."""
+    """Return v, w and s: at sensitivity 1, middle noise given the others is N(v * coarse + w * fine, s**2)."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

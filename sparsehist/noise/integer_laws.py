@@ -1,4 +1,4 @@
-"""Tables of integer distributions: Poisson, Skellam, binomial, and one of two Poisson or Skellam terms given the sum.
+"""Tables of integer distributions: Poisson, Skellam, binomial, and the distribution of a summand given the sum.
 
 A table is computed from the ratios of neighbouring probabilities, whose logarithms are added up outwards from the
 mode. Each tail is added up from its far end, so that its relative error is small. A draw looks up a uniform
@@ -19,8 +19,8 @@ from sparsehist.errors import DataError
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, secret
 
 LARGEST_MEAN = 2**24  # the largest mean of a distribution whose table is cached
-# Cached tables leave out a probability of about e**-6000, because a domain may have e**6000 cells.
-# Other tables leave out a probability of about e**-45.
+# Cached tables leave out a probability of about e**-6000. This is enough even for all strings of up to 1000 bytes, a
+# domain of about e**5000 cells. Other tables leave out a probability of about e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
 # Smaller means, and smaller distances of a uniform number from 0 or 1, are replaced by this number.
 _TINY = 1e-290
@@ -147,7 +147,7 @@ def binomial_law(trials: float, success: float) -> IntegerLaw:
 
 
 def poisson(mean: float, size: int, *, rng: Generator) -> IntArray:
-    """Draw `size` Poisson numbers of any mean below 2**62. Numbers of large mean are sums of several draws."""
+    """Draw `size` Poisson numbers with any mean below 2**62. For a large mean, each is the sum of several draws."""
     parts = max(1, math.ceil(mean / LARGEST_MEAN))
     law = poisson_law(mean / parts)
     return sum((law.quantile(draw_uniforms(size, rng=rng)) for _ in range(parts)), np.zeros(size, np.int64))
@@ -158,9 +158,9 @@ def part_quantile(
 ) -> IntArray:
     """Return quantiles of X given each sum X + Y, for independent X and Y with the distributions `part` and `rest`.
 
-    Both are Poisson or both Skellam, with these `means`. `sums` has shape (n,) or (rows, n), and each column uses one
-    uniform number. Quantiles increase with the sum (Efron 1965); if rounding errors break this order, it is restored.
-    Raise DataError if a sum is too improbable for the tables.
+    X and Y are both Poisson or both Skellam; `means` holds the means of X and Y or, if Skellam, of the Poisson terms
+    of X and Y. `sums` has shape (n,) or (rows, n); all rows use the same uniform numbers. Quantiles never decrease if
+    the sum increases (Efron 1965), even with rounding errors. Raise DataError if a sum is too improbable.
     """
     flat = np.asarray(sums, np.int64).reshape(-1)
     result = np.empty_like(flat)
@@ -175,8 +175,7 @@ def part_quantile(
 def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float]) -> IntegerLaw:
     """Return the distribution of X given X + Y = total, leaving out tails of probability below 2 e**-45.
 
-    The variance of X is at most share * (1 - share) * (|total| + 2 * both), where `both` is the sum of the means of X
-    and Y, and `share` is the mean of X divided by this sum.
+    The variance of X is at most share * (1 - share) * (|total| + 2 * sum(means)), with share = means[0] / sum(means).
     """
     both = max(means[0] + means[1], _TINY)
     share = means[0] / both
@@ -185,13 +184,13 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
     low = max(part.first, total - rest.last, centre - reach)
     high = min(part.last, total - rest.first, centre + reach)
     if low > high:
-        raise DataError("this noise cannot occur at its level: it is too far from the mean")
+        raise DataError("this noise is too far from its mean to have been drawn at its level; check both")
     of_rest = rest.logs[total - high - rest.first : total - low - rest.first + 1]
     return IntegerLaw(low, part.logs[low - part.first : high - part.first + 1] + of_rest[::-1])
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Increase entries of `carried` until, in each column, they are ordered like `values`; shape (rows, n)."""
+    """Raise entries of `carried` where needed, so that each column has the order of `values`; shape (rows, n)."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

@@ -123,12 +123,13 @@ class _Kernel(NamedTuple):
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
     """Return quantiles of finer noise given the coarse noise `values`; `kernel` is the conditional distribution.
 
-    Their probability is 1 - e**-exponential / 2 where `upper` is true, otherwise e**-exponential / 2. For coarse
-    noise x < 0, use the reflected distribution for -x. Despite rounding, results are exactly monotone in x, because
-    every rounded operation on |x| is monotone.
+    The quantiles are at probability 1 - e**-E / 2 where `upper` is true, otherwise e**-E / 2; `exponential` holds
+    standard exponential variates E. For coarse noise x < 0, use the reflected distribution for -x. Despite rounding,
+    results are exactly monotone in x, because every rounded operation on |x| is monotone.
     """
     small = exponential + _LN2
-    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # at most ln 2, which is below `far`
+    # Rounding errors could raise `large` above ln 2. Limit it, as it must stay below `kernel.far`, ln(2b/(b - a)).
+    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)
     positive = values >= 0
     away = positive == upper
     survival, cdf = np.where(away, small, large), np.where(away, large, small)

@@ -1,8 +1,8 @@
 """Gaussian noise over steps and levels, for the cells of a running series.
 
 A release point (t, ρ) is the release of step t at level ρ. The noise at points (t, ρ) and (t', ρ') has the covariance
-C[t, t'] / (2 max(ρ, ρ')), where C is the covariance matrix of steps at level 1/2. So releases of all steps and
-levels, in any order, share one noise path and cost only the finest level.
+C[t, t'] / (2 max(ρ, ρ')), where C is the covariance matrix of the noise of all steps at level 1/2. So releases of
+all steps and levels, in any order, share one noise path, and together cost only as much as the finest level.
 
 Source: our own derivation (docs/mathematics.md, running counts).
 """
@@ -34,7 +34,7 @@ class Point(NamedTuple):
 
 
 class StepNoise:
-    """Gaussian noise of one cell over steps and levels; `covariance` is the covariance matrix of steps at level 1/2.
+    """Gaussian noise of one cell over steps and levels; at level 1/2, its covariance over steps is `covariance`.
 
     Raise DeclarationError if `covariance` is not a covariance matrix or has a negative entry.
     """
@@ -47,8 +47,8 @@ class StepNoise:
             raise DeclarationError("every step must have noise with a positive, finite variance")
         if matrix.min() < 0:
             raise DeclarationError(
-                "the noise of two steps has a negative covariance, so untracked cells cannot be drawn later; use "
-                "separate noise paths for sliding windows and for differences of running counts"
+                "the noise of two steps has a negative covariance, so the noise of untracked cells could not be "
+                "drawn later; use separate noise paths for sliding windows and for differences of running counts"
             )
         self._covariance = matrix
         self._covariance.flags.writeable = False
@@ -129,6 +129,6 @@ def _check_levels(levels: Sequence[Fraction]) -> None:
     for coarse, fine in itertools.pairwise(levels):
         if coarse < fine < coarse * (1 + LEAST_GAP):
             raise LevelError(
-                "two levels of a running series are closer than a relative 1e-6: use the earlier level again, or "
-                f"a level farther from it; got {level_text(coarse)} and {level_text(fine)}"
+                "two levels of a running series differ by less than one part in a million: use the earlier level "
+                f"again, or choose one farther from it; got {level_text(coarse)} and {level_text(fine)}"
             )

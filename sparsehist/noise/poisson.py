@@ -1,8 +1,8 @@
 """Poisson noise, which gives (epsilon, delta)-DP, and the base class of Poisson and Skellam noise.
 
 Noise at a level is the value, at time 1/level, of a process with independent increments. Smaller levels are later
-times, so coarser noise is finer noise plus an independent increment. To refine noise, the first of these two terms is
-drawn given their sum.
+times, so coarser noise is finer noise plus an independent increment. To refine noise, the finer noise is drawn given
+this sum.
 
 Papers: [ARNP Thm E.1].
 """
@@ -35,8 +35,8 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_
 class ProcessNoise(Family):
     """Integer noise that is the value, at time 1/level, of a process with independent increments.
 
-    `sensitivity`, the number of keys of a unit, matters only for the guarantee. Draws invert tables of doubles,
-    with a total variation error below 1e-13. Tables leave out a probability of about e**-6000.
+    `sensitivity`, the most keys that a unit counts towards, affects only the guarantee. Noise is drawn from tables of
+    doubles, with a total variation error below 1e-13. Tables leave out a probability of about e**-6000.
     """
 
     sensitivity: int = 1
@@ -117,7 +117,7 @@ class Poisson(ProcessNoise):
         if self.sensitivity != 1:
             raise DeclarationError(
                 "Poisson noise needs max_keys=1, because its delta for units of several keys has no simple formula; "
-                f"use noise='skellam', which is also an integer, or noise='gaussian'; got {self.sensitivity} keys"
+                f"use noise='skellam', also integer noise, or noise='gaussian'; got {self.sensitivity} keys"
             )
 
     def mean(self, level: Level) -> float:

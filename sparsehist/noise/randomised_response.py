@@ -111,8 +111,9 @@ class RandomisedResponse(DenseFamily):
     ) -> IntArray:
         """Draw noise that is likely to equal one of two given values (noise at adjacent levels), entry by entry.
 
-        `chances` returns three probabilities: that the noise is the first value, if both values are equal; and that
-        it is the first and that it is the second value, if they differ. All other categories are equally likely.
+        `chances` returns three probabilities. If both values are equal, noise has this value with the first
+        probability. If they differ, it has the first value with the second probability, and the second value with the
+        third probability. All other categories are equally likely.
         """
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
@@ -137,7 +138,7 @@ class RandomisedResponse(DenseFamily):
         if self.categories == 2:
             return chosen
         left = left[~coins(Tail(lambda: chances()[1] / (1 - chances()[0])), left.size, rng=rng)]
-        # To choose another category, add 1 … k-1 to the first value, modulo k, and skip the second value.
+        # To choose another category, add a random number to the first value, modulo k, and skip the second value.
         apart, steps = (second[left] - first[left]) % self.categories, rng.integers(1, self.categories - 1, left.size)
         chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
         return chosen

@@ -20,7 +20,7 @@ from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# For more sets of populations than this, use an upper bound: the sum of the costs of all populations.
+# If there are more sets of populations than this, use an upper bound: the sum of the costs of all populations.
 _MOST_SETS = 1000
 
 
@@ -28,8 +28,8 @@ _MOST_SETS = 1000
 class Part:
     """The finest release of a noise path, which determines the cost of the path.
 
-    `law` is the noise family, "gaussian", "poisson" or "skellam", or for other noise the currency of its `level`,
-    "rho" or "epsilon". `keys` is the most keys that a unit counts towards.
+    `law` is "gaussian", "poisson" or "skellam" for noise of these families. For other noise, it is the currency of
+    `level`: "rho" or "epsilon". `keys` is the most keys that a unit counts towards.
     """
 
     law: str
@@ -67,7 +67,7 @@ def path_cost(
     """Return the cost of a noise path. `finest` is its finest level, or None if nothing was released.
 
     `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for these noise families,
-    otherwise None. A unit has at most `keys` keys. `delta_infinity` is that of all releases on the path.
+    otherwise None. A unit has at most `keys` keys. `delta_infinity` covers all releases on the path together.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)

@@ -1,8 +1,8 @@
 """Compute the joint (epsilon, delta) of several noise paths, by the best proven bound for their noise.
 
 Epsilons of pure DP add up. Gaussian releases are together one Gaussian mechanism with the sum of their rhos. For a
-mix of both, the worst case is randomised response with Gaussian noise, whose joint privacy loss is known. All
-noise with a rho composes as zCDP or, with Skellam noise, as Rényi-DP. Each Poisson path uses an equal part of delta.
+mix of both, the worst case is randomised response with Gaussian noise, whose joint privacy loss is known. Other
+noise composes as zCDP, or as Rényi-DP if there is Skellam noise. Each Poisson path uses an equal part of delta.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
@@ -83,7 +83,7 @@ def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
 
 
 def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
-    """Return the least epsilon, by Rényi divergences of integer orders, of rho-zCDP together with Skellam noise."""
+    """Return the joint epsilon of rho-zCDP and Skellam noise, proven by Rényi divergences of integer orders."""
     divergence = _ORDERS * float(rho)
     for part in noise:
         divergence = divergence + skellam.renyi_curve(_ORDERS, part.level, part.keys)
@@ -92,7 +92,7 @@ def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
 
 
 def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: float) -> float:
-    """Return the joint epsilon of Gaussian noise and randomised responses (a dict from epsilon to number)."""
+    """Return the joint epsilon of Gaussian noise and randomised responses. `coins` counts them by epsilon."""
     if rho == 0 and len(coins) == 1 and coins.total() <= pure.MOST_RELEASES:
         ((level, times),) = coins.items()
         return min(high, pure.epsilon(delta, level, times))

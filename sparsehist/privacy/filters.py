@@ -62,11 +62,11 @@ class Filter:
     delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
-        """Return whether this route can charge the noise that `law` names (see `charge`)."""
+        """Return whether this route can charge for noise of the kind `law` (see `charge`)."""
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
-        """Return whether this noise is charged by noise path, at the finest level of each path so far.
+        """Return whether noise of this kind is charged once per noise path, at the finest level of the path so far.
 
         Otherwise a series is charged once, at its cap, because its releases are not independent mechanisms.
         """
@@ -152,7 +152,7 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
 
 
 def routes_for(law: str) -> list[str]:
-    """Return the routes that can charge the noise that `law` names (see `Filter.charge`)."""
+    """Return the routes that can charge for noise of the kind `law` (see `Filter.charge`)."""
     return [route for route, laws in _CHARGES.items() if law in laws]
 
 

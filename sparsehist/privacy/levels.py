@@ -25,7 +25,7 @@ _LONGEST = 400  # limit on the length and the exponent of a string: '1e99999999'
 
 
 def exactly(value: Level) -> Fraction:
-    """Convert a finite number to a fraction exactly. Raise TypeError, ValueError or ArithmeticError for others."""
+    """Read a finite number as an exact fraction. For other values, raise TypeError, ValueError or ArithmeticError."""
     if isinstance(value, bool):
         raise TypeError
     if isinstance(value, str):

@@ -2,7 +2,7 @@
 
 Let F be the distribution function of noise with mean 1/level, and T = 1 - F. If the count decreases, delta is F(k) -
 e**epsilon F(k - 1) at k = floor(mean e**-epsilon). If it increases, delta is T(k - 1) - e**epsilon T(k) at
-k = floor(mean e**epsilon). The larger delta holds. Some outputs are impossible under a neighbour, so no zCDP holds.
+k = floor(mean e**epsilon). Take the larger delta. Some outputs are impossible under a neighbour, so no zCDP holds.
 
 Source: our own derivation. [ARNP Lemma E.2, Lemma E.3] hold and are 3 to 7 times larger. Papers: [ARNP Thm E.2, Cor.
 E.3].

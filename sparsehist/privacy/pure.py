@@ -74,8 +74,8 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
 def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
     """Return all sums of privacy losses of independent randomised responses, and their probabilities.
 
-    `coins` maps each epsilon to the number of its responses. Both results have shape (m,). If there would be over
-    2**20 sums, epsilons are rounded up to a grid, which gives an upper bound on delta.
+    `coins` maps each epsilon to the number of responses with this epsilon. Both results have shape (m,). If there
+    would be over 2**20 sums, epsilons are rounded up to a grid, which gives an upper bound on delta.
     """
     if math.prod(times + 1 for times in coins.values()) > _MOST_SUMS:
         step = sum((level * times for level, times in coins.items()), Fraction(0)) / _GRID_STEPS
@@ -94,7 +94,7 @@ def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
 
 
 def _on_grid(coins: Mapping[Fraction, int], step: Fraction) -> tuple[FloatArray, FloatArray]:
-    """Return the result of `losses` with each epsilon rounded up to a multiple of `step`, by convolution."""
+    """Compute the result of `losses` by convolution, with each epsilon rounded up to a multiple of `step`."""
     units: Counter[int] = Counter()
     for level, times in coins.items():
         units[math.ceil(level / step)] += times

@@ -84,14 +84,13 @@ def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
 
 
 def _integers(best: float) -> list[float]:
-    """Return the two integers around `best`, which is a real order minus 1. Both are at least 1."""
+    """Return the two integers next to `best`, but at least 1. `best` is the best Rényi order minus 1, not rounded."""
     below = float(max(1, math.floor(best)))
     return [below, below + 1.0]
 
 
 @lru_cache(maxsize=1024)
 def _log_bessel_ratio(variance: float) -> float:
-    """Return ln(I0(variance) / I1(variance)), where I0 and I1 are modified Bessel functions."""
     from scipy.special import i0e, i1e
 
     if variance < _EXPAND_FROM:

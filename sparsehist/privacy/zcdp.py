@@ -67,13 +67,13 @@ def from_pure(epsilon: Level) -> float:
     return value * math.tanh(value / 2.0)
 
 
-def least_log_delta(epsilon: float, rho: float, order: Callable[[float], list[float]] = lambda t: [t]) -> float:
+def least_log_delta(epsilon: float, rho: float, to_try: Callable[[float], list[float]] = lambda t: [t]) -> float:
     """Return the smallest ln delta, at most 0, that rho-zCDP proves at this epsilon.
 
-    `order` maps the best real t = order - 1 to the list of t to try, such as the two integers next to it.
+    `to_try` maps the best real t (the Rényi order minus 1) to a list of t to try, such as the integers next to it.
     """
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
-    found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in order(best)]
+    found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in to_try(best)]
     return min(0.0, *found)
 
 

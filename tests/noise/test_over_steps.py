@@ -82,5 +82,5 @@ def test_what_is_no_covariance_and_levels_nearly_equal_are_refused() -> None:
         with pytest.raises(DeclarationError):
             StepNoise(np.array(wrong))
     nearly = [Point(0, Fraction(1, 2)), Point(1, Fraction(1, 2) * (1 + Fraction(1, 10**7)))]
-    with pytest.raises(LevelError, match="closer than a relative 1e-6"):
+    with pytest.raises(LevelError, match="differ by less than one part in a million"):
         StepNoise(prefix_covariance(3)).factor(nearly)

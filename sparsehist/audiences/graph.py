@@ -26,7 +26,7 @@ class Graph:
     edges: Any = field(repr=False)
 
     def hops(self, sources: Iterable[Hashable]) -> IntArray:
-        """Return the number of hops from each node to the nearest source, or -1 without a path; shape (n,).
+        """Return the number of hops from each node to the nearest source, or -1 if no path exists; shape (n,).
 
         Raises:
             InputError: If there is no source, or a source is not in the graph.

@@ -1,6 +1,6 @@
 """Releases for readers with different levels. A coalition knows no more than its member with the finest level.
 
-Source: [KHP section 4.4], [ARNP section 2]. Papers: [KHP eq. 43, section 4.3, Figures 5 to 7].
+Source: [KHP section 4.4], [ARNP section 2]. The module also implements [KHP eq. 43, section 4.3, Figures 5 to 7].
 """
 
 from __future__ import annotations

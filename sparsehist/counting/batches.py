@@ -21,7 +21,7 @@ def is_whole(dtype: pl.DataType) -> bool:
 def plain(name: str, dtype: pl.DataType) -> pl.Expr:
     """Return an expression that converts a column of the log to Int64 or bytes. Categories stay unchanged.
 
-    Integers, dates, times and booleans become Int64; the bits of UInt64 are reinterpreted. Other values become bytes.
+    Integers (UInt64 bit for bit), dates, times and booleans become Int64. Other values become bytes.
     """
     column = pl.col(name)
     if dtype == pl.UInt64:
@@ -32,7 +32,7 @@ def plain(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """Undo the conversion by `plain`, but return categories as strings. Polars raises an error at invalid UTF-8."""
+    """Undo `plain`, but return categories as strings. Polars raises an error if bytes of a string are not UTF-8."""
     if dtype == pl.UInt64:
         return values.reinterpret(signed=False)
     if dtype == pl.Binary or is_whole(dtype):
@@ -51,7 +51,7 @@ def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -> Iterator[pl.DataFrame]:
-    """Yield frames of about `BATCH_ROWS` rows with some columns, converted by `plain`, and with computed columns."""
+    """Yield frames of about `BATCH_ROWS` rows: `columns`, converted by `plain`, and the expressions in `computed`."""
     rows = log.rows.select(*(plain(name, log.dtypes[name]) for name in columns), *computed.values())
     waiting = [pl.DataFrame(schema=rows.collect_schema())]
     for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
@@ -63,7 +63,7 @@ def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -
 
 
 def kept(batch: pl.DataFrame, rules: Mapping[str, pl.Expr], broken: set[str]) -> pl.DataFrame:
-    """Drop the rows for which the rule of some column is false, and add the names of such columns to `broken`."""
+    """Drop rows that break the rule of any column, and add the names of columns with broken rules to `broken`."""
     checks = batch.select(rule.all().alias(name) for name, rule in rules.items()).to_dicts()
     failed = [name for check in checks for name, holds in check.items() if not holds]
     broken.update(failed)

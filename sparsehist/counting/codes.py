@@ -48,7 +48,7 @@ class Codes:
         self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
         self._hashes: WordArray = np.empty(0, dtype=np.uint64)
         self._size = 0
-        # If distinct rows have equal hashes, only the first has a slot. `_strays` is a dict from the others to codes.
+        # If distinct rows have equal hashes, only the first has a slot. `_strays` maps the other rows to their codes.
         self._strays: dict[str, int] = {}
 
     def values(self) -> pl.DataFrame:
@@ -57,8 +57,8 @@ class Codes:
 
     def codes(self, rows: pl.DataFrame) -> Codes32:
         """Return the codes of rows without nulls, shape (n,); new rows get new codes."""
-        # Rows are sorted by the leading bits of their hashes, so that slots and codes are read from left to right and
-        # the processor rarely waits for memory.
+        # Rows are sorted by the leading bits of their hashes, so that slots and codes are read sequentially, and the
+        # processor rarely waits for memory.
         hashes = row_hash(rows, self._seed)
         order = np.argsort((hashes >> np.uint64(48)).astype(np.uint16), kind="stable")  # radix sort
         hashes, rows = np.take(hashes, order, mode="clip"), take(rows, order)
@@ -102,17 +102,17 @@ class Codes:
         return (slots + 1) & (self._slots.size - 1)
 
     def _look_up(self, hashes: WordArray) -> tuple[Codes32, IndexArray]:
-        """Return the code of each hash. New hashes get codes; return their positions, in the order of the codes."""
+        """Return the code of each hash, and the positions of the new hashes, in the order of their new codes."""
         slots = self._home(hashes)
-        # With mode="clip", numpy does not check indices, which halves the time. A free slot contains 0, so its result
-        # is 2**32 - 1, which is not the code of any row.
+        # With mode="clip", numpy does not check indices, which halves the time. A free slot contains 0; subtracting
+        # 1 wraps around to 2**32 - 1, which is not the code of any row.
         codes = np.take(self._slots, slots, mode="clip") - np.uint32(1)
         rows = np.flatnonzero((np.take(self._hashes, codes, mode="clip") != hashes) | (codes > MOST_CODES))
         slots, new = slots[rows], [np.empty(0, dtype=np.intp)]
         while rows.size:
             free = np.flatnonzero(self._slots[slots] == 0)
-            # Several hashes may find the same free slot. The one whose number is written last gets the slot, and
-            # the others try the next slot.
+            # Several hashes may find the same free slot. Each writes a number into it, and the one that writes
+            # last gets the slot. Other hashes try the next slot.
             mine = np.arange(1, free.size + 1, dtype=np.uint32)
             self._slots[slots[free]] = mine
             first = free[self._slots[slots[free]] == mine]
@@ -137,12 +137,12 @@ class Codes:
         return np.array([self._strays[text] for text in texts], dtype=np.uint32)
 
     def _append(self, new: pl.DataFrame) -> None:
-        """Append the rows of new codes to `_values`."""
         if new.is_empty():
             return
         # Copy the values, as a view of a few values would keep the whole batch in memory.
         new = pl.DataFrame(new.to_arrow(compat_level=pl.CompatLevel.oldest()))
         self._values = pl.concat([self._values, new], rechunk=False)
-        # `take` is faster from one chunk, but joining chunks copies all rows. So join them when an eighth is new.
+        # `take` is faster from one chunk, but joining chunks copies all rows. So join them only when more than an
+        # eighth of the rows are outside the first chunk.
         if 8 * (self._size - self._in_first_chunk) > self._size:
             self._values, self._in_first_chunk = self._values.rechunk(), self._size

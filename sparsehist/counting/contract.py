@@ -62,7 +62,7 @@ class ClosedQuery(Query):
 
     @property
     def is_checked(self) -> bool:
-        """Whether the check covered the query and all its sources. It cannot cover tables and views of a session."""
+        """Whether the query and all sources were checked. Tables of the caller's DuckDB session cannot be checked."""
         world = self.world
         return world is not None and world.verified and all(one.checked for one in world.sources.values())
 
@@ -100,7 +100,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts that another system made. Each unit must have added 1 to the counts of at most `max_keys` keys.
+    """Counts computed by another system. Each unit must have added 1 to the counts of at most `max_keys` keys.
 
     Attributes:
         frame: A frame or another table, with key columns and a count column.

@@ -33,7 +33,7 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
     if isinstance(source, Counts):
         counted = CountedKeys.of(checked_counts(source, request), "given")
     elif (log := checked_log(source, request)).of_spark:
-        from sparsehist.counting import with_spark  # imports sqlglot, which other logs do not need
+        from sparsehist.counting import with_spark  # imported here, because only Spark frames need sqlglot
 
         counted = CountedKeys.of(with_spark.count(log, request), with_spark.name())
     else:
@@ -83,7 +83,7 @@ def checked_log(source: object, request: CountRequest) -> Log:
     check_key_dtypes(log, request.key, request.domain)
     if log.of_spark and not request.portable:
         raise DeclarationError(
-            "a Spark frame is counted inside Spark: declare portable=True; running series and checks need files"
+            "a Spark frame needs portable=True; running series and log checks cannot read Spark frames: pass files"
         )
     logging.getLogger("sparsehist").info("counting with %s", "spark" if log.of_spark else in_memory.name())
     return log
@@ -114,7 +114,7 @@ def checked_counts(source: Counts, request: CountRequest) -> pl.DataFrame:
         numbers.append(_whole(frame[measure.steps_column], rule, signed=measure.signed).alias(name))
     keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(request.key))
     if has_duplicates(keys):
-        raise DataError("a key occurs twice among the counts: add up the rows of each unit and key before counting")
+        raise DataError("a key occurs twice in Counts: reduce the log to one row per unit and key, then count by key")
     placed = place(keys, request.domain)
     if placed.missing and request.on_null == "error":
         raise missing_error(request.key[placed.missing[0]], "key")

@@ -30,7 +30,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
-    """Open the files that a source names as a `Log` with the given columns, or with all columns if none are given.
+    """Open the files of a source as one `Log`, with the given columns, or with all columns if none are given.
 
     Return None if the source does not name files but is, for example, a frame.
     """
@@ -84,14 +84,14 @@ def _matches(path: str, *, alone: bool) -> list[str]:
         return [path]
     for folder in glob.glob(str(Path(path).parent), recursive=True):
         if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112  pathlib may raise
-            raise DataError(f"directory {shown(f'{folder}/')!r} cannot be read: permission is denied")
+            raise DataError(f"directory {shown(f'{folder}/')!r} cannot be read: permission denied")
     files = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
     if not files:
         # A path that does not look like a file may be a row of the log, so it is not shown.
         name = repr(shown(path)) if alone or Path(path).suffix in _KINDS else "one of the paths"
         raise NotFoundError(
-            f"{name} matches no regular file: pass a path, a pattern such as 'log/*.parquet', or a URL of s3, gs, az "
-            "or https; to pass SQL in Python, write sh.Query('select …')"
+            f"{name} matches no regular file: pass a path, a pattern such as 'log/*.parquet', or an s3, gs, az or "
+            "https URL; for SQL in Python, use sh.Query('select …')"
         )
     return files
 
@@ -99,7 +99,7 @@ def _matches(path: str, *, alone: bool) -> list[str]:
 def _suffix(path: str) -> str:
     suffix = Path(shown(path).lower().removesuffix(".gz")).suffix
     if suffix not in _KINDS:
-        raise DeclarationError(f"a file must end in {', '.join(_KINDS)}, perhaps followed by .gz: {shown(path)!r}")
+        raise DeclarationError(f"file names must end in {', '.join(_KINDS)}, optionally plus .gz: {shown(path)!r}")
     return suffix
 
 
@@ -143,7 +143,7 @@ def _scan(
 
 
 def _widest(dtype: pl.DataType) -> pl.DataType:
-    """Return the type as which a column of several files is read, given its dtype in the first file."""
+    """Return the type with which a column is read from all files, given its dtype in the first file."""
     if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
         return pl.Int64()
     return pl.String() if dtype in TEXTS else dtype
@@ -158,5 +158,5 @@ def _of_folders(name: str, paths: pl.Series) -> pl.Series:
 def _of_folder(name: str, path: str) -> str | None:
     folder = re.search(rf"(?:^|/){re.escape(name)}=([^/]*)/", path)
     if folder is None:
-        raise DataError(f"a hive= column is not in a folder of the file: {name}=… in {shown(path)!r}")
+        raise DataError(f"the path of a file needs a folder for each hive= column: no {name}=… in {shown(path)!r}")
     return None if folder[1] == _NO_VALUE else unquote(folder[1])

@@ -33,7 +33,7 @@ from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray
 
 GROUP_ROWS = 1 << 16
 AHEAD = 16  # number of groups that may be bounded before their results are needed, so that no thread waits
-UNIT_BITS = 24  # bits of the unit's word in a sort key: those after the leading bits, which a whole group shares
+UNIT_BITS = 24  # number of bits of a unit's word in a sort key; leading bits are left out, as a group shares them
 DENSE = 2  # totals are arrays over all cells if there are at most this many cells per row of the log
 
 
@@ -196,12 +196,12 @@ class WordLog:
         return Pairs(units[begins], sizes, cells, [weights, *sums])
 
     def unit_frame(self, units: WordArray) -> pl.DataFrame:
-        """Return a frame of the units with the given words, which are multiplied as in `rows`."""
+        """Return a frame of the units with these words. As in `rows`, words are multiplied by a secret number."""
         return self.units.frame(units * self._inverse)
 
 
 def _texts(frame: pl.DataFrame) -> pl.Series:
-    """Encode each row of a frame as a single string."""
+    """Encode each row of a frame as one string."""
     return frame.select(tuple_text(frame.columns, frame.schema)).to_series()
 
 
@@ -226,8 +226,8 @@ def distinct_pairs(
     new = first | first_of_runs(np.take(cells, order, mode="clip"))
     mistaken = (new & ~first_of_runs(words)) | (first & ~first_of_runs(by_bits))
     if mistaken.any():
-        # Each of `words` is an integer with some bits of a unit and of a hash. Different pairs may have equal words,
-        # and different units equal bits (collisions). If so, sort the rows of these units by complete values.
+        # `words` has only some bits of the unit and hash of each row, so different pairs or units may have equal
+        # bits (collisions). The rows of such units are sorted again by their full values.
         run = np.cumsum(first_of_runs(by_bits))
         positions = np.flatnonzero(np.isin(run, run[mistaken]))
         rows = order[positions]
@@ -256,7 +256,7 @@ def mixed(words: WordArray) -> WordArray:
 
 
 def _added_up(parts: list[Pairs], names: Sequence[str]) -> pl.DataFrame:
-    """Return one row for each distinct cell, with its count and sums. Empty `parts`, to free memory early."""
+    """Return one row for each distinct cell, with its count and sums. Clear the list `parts` to free memory early."""
     cells = pl.Series("cell", np.concatenate([part.cells for part in parts]))
     columns = zip(names, zip(*(part.added for part in parts), strict=True), strict=True)
     added = {name: np.concatenate(column) for name, column in columns if column[0] is not None}

@@ -79,21 +79,21 @@ class Log:
 
 
 def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
-    """Return a cast to a type of `key_types`, and its dtype. Integers become strings, which are parsed later."""
+    """Return an expression that casts a column to a type of `key_types`, and the dtype of the result."""
     column = pl.col(name)
     written = dtype in TEXTS or dtype.is_integer() or dtype == pl.Boolean or dtype.is_decimal()
     if to == "date" and dtype in TEXTS:
         return column.cast(pl.String).str.replace(_DAY, "$1"), pl.String()
     if to == "date" and (dtype == pl.Date or isinstance(dtype, pl.Datetime)):
         return column.dt.date(), pl.Date()
-    if to == "integer" and written:
+    if to == "integer" and written:  # returns digits as strings, which are parsed later
         number = column.cast(pl.Int8) if dtype == pl.Boolean else column
         return number.cast(pl.String).str.replace(r"^([+-]?\d+)\.0*$", "$1"), pl.String()
     if to == "text" and (written or dtype == pl.Date):
         return column.cast(pl.String), pl.String()
     raise DeclarationError(
-        "key_types can convert text, timestamps and dates to 'date', and text, whole numbers, booleans and decimals "
-        f"to 'integer' or 'text', but not column {name!r} of type {dtype} to {to!r}"
+        "key_types cannot convert a column: 'date' needs text, timestamps or dates; 'integer' and 'text' need text, "
+        f"whole numbers, booleans or decimals; got column {name!r} of type {dtype} for {to!r}"
     )
 
 
@@ -111,7 +111,7 @@ def shown(file: str) -> str:
 
 
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
-    """A context that replaces exceptions of an engine, which may quote data or credentials, by errors of sparsehist.
+    """A context that replaces exceptions of an engine, which may quote data or credentials, with sparsehist errors.
 
     To find an unreadable file, the files of the log are read one by one. `error_of` returns the error for an
     exception that it recognises, and None for any other exception.

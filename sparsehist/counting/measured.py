@@ -31,7 +31,7 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Name a temporary column of steps for each measure that has a column. Return a dict from name to measure."""
+    """Return a dict from the name of a temporary column of steps to its measure, for all except `Measure.events`."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
@@ -56,7 +56,7 @@ def steps_sql(
     Args:
         measure: The measure.
         column: SQL for the values of the measure, numbers of any type.
-        cast: Function of a type ("double", "bigint" or, for 32-bit `exact`, "real") and of the SQL that it casts.
+        cast: Function that returns SQL for a cast, given the type ("double", "bigint" or "real") and SQL for a value.
         exact: Float type of the column, as for `float_steps`.
     """
     if measure.column is None:
@@ -92,7 +92,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
             .cast(pl.Float64, strict=False)
             .map_batches(lambda values: float_steps(values, measure, exact), pl.Int32, is_elementwise=True)
         )
-    # Clip values just outside the bounds first, so that the product with the denominator fits in 64 bits.
+    # First clip to a range slightly wider than the bounds, so that products with the denominator fit in 64 bits.
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
     outermost = most * measure.step.numerator // measure.step.denominator + 1
     value = pl.col(column).clip(upper_bound=outermost) if dtype == pl.UInt64 else pl.col(column)

@@ -24,7 +24,8 @@ class Counting:
     """Settings of counting.
 
     Attributes:
-        engine: "auto" (Spark for Spark frames, this process for other logs); "spark" and "memory" allow only these.
+        engine: "auto" counts Spark frames with Spark and other logs in this process; "spark" accepts only Spark
+            frames, and "memory" only other logs.
         memory_limit: Bytes, or a string such as "4GB"; by default half of the memory of this machine or container.
             Rows that need more than half of the limit are written to disk. Distinct strings stay in memory.
         threads: Largest number of threads; by default the number of cores.

@@ -44,7 +44,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
 
 
 def _columns_of(log: Log, columns: Sequence[str], missing: str) -> str:
-    """Return a hint for a missing column: to check the header, a similar column name, or all column names."""
+    """Return a hint for a missing column: a similar name, a list of all columns, or advice to check the header."""
     if log.files and log.texts.issuperset(log.dtypes) and not any(name in log.dtypes for name in columns):
         n = len(log.dtypes)
         return f"the first line is read as the header: check the header and the delimiter; it has {n} field(s)"
@@ -82,7 +82,7 @@ def _open(source: object, columns: Sequence[str]) -> Log:
 
 def _of_relation(relation: Any, columns: Sequence[str], label: str) -> Log:
     """Open a DuckDB relation as a log, whose lazy frame reads only these columns (all if empty)."""
-    from sparsehist.guarantee.statement import quoted  # imports DuckDB, which files do not need
+    from sparsehist.guarantee.statement import quoted  # imported here, because logs in files do not need DuckDB
 
     folded = [name.casefold() for name in relation.columns]
     for name, kind in zip(relation.columns, relation.types, strict=True):
@@ -107,7 +107,7 @@ def checked_query(
     """
     if isinstance(query, ClosedQuery):
         return query
-    from sparsehist.guarantee.closed import close  # imports DuckDB, which files do not need
+    from sparsehist.guarantee.closed import close  # imported here, because logs in files do not need DuckDB
     from sparsehist.guarantee.statement import Source, folded
 
     named = {
@@ -184,7 +184,6 @@ def is_spark_frame(source: object) -> bool:
 
 
 def _spark_dtypes(frame: Any) -> dict[str, pl.DataType]:
-    """Return the Polars type of each column of a Spark frame."""
     dtypes: dict[str, pl.DataType] = {}
     for field in frame.schema.fields:
         kind = field.dataType

@@ -1,8 +1,8 @@
 """Count a Spark frame with Spark SQL. Only counts leave Spark.
 
-Spark runs the query of `counting_sql` with the options of a series: bad rows may be refused, and a unit may add less
-than 1 to a count. Rows are shuffled once, by unit. Only pairs of units above the bound are hashed and sorted in the
-portable order. No Python runs on the executors. Spark may repeat a task, which then gives the same result.
+Spark runs the query of `counting_sql` with two additions: invalid rows may be refused, and a unit may add less
+than 1 to a count. Rows are shuffled once, by unit. Only for units with too many keys, keys are hashed and put in
+portable order. No Python runs on the executors. If Spark repeats a task, the result is the same.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class CountingSql:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Dict from name to value of the query's only parameter, the salt. PostgreSQL calls this parameter $1."""
+        """Dict from the name of the only parameter to its value, the salt. In PostgreSQL, its name is $1."""
         return {"salt": self.salt.hex()}
 
     def check(self, declared: Declaration) -> None:
@@ -247,10 +247,10 @@ def counting_sql(
 
 
 def check_name(name: object) -> None:
-    """Refuse a name that a warehouse may not take literally. For example, Spark replaces ${…} by a variable."""
+    """Refuse a name that some warehouse would not take literally. For example, Spark replaces ${…} with a value."""
     if not isinstance(name, str) or not name or not name.isprintable() or re.search(r"[\\`]|\$\{", name):
         raise DeclarationError(
-            "names must be strings without control characters, backslashes, backticks and ${; use a view to rename: "
+            "names must be strings without control characters, backslashes, backticks or ${; rename them in a view: "
             f"{shown(name) if isinstance(name, str) else type(name).__name__}"
         )
 
@@ -313,8 +313,8 @@ class Dialect:
     def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
         """Return SQL for the string form of a unit, which is hashed, and SQL that is true if the unit is not missing.
 
-        Dialects with strict types fail if a string column has numbers, or a column of whole numbers has fractions.
-        Otherwise, one unit could have two string forms, and would be counted as two units.
+        In dialects with strict types, the query fails if a string column has numbers, or a column of whole numbers
+        has fractions. Without this failure, a unit could have two string forms and be counted as two units.
         """
         dtype = UNIT_TYPES[kind]
         if kind == "text":
@@ -364,8 +364,8 @@ class Dialect:
     def _listed(self, column: str, part: Catalogue) -> tuple[str, str]:
         if part.size > MOST_VALUES:
             raise DeclarationError(
-                f"a catalogue in SQL can have at most {MOST_VALUES} values: join the log with a table of the "
-                "values in a view, count in a domain that contains them, and pass the catalogue to create"
+                f"a catalogue in SQL can have at most {MOST_VALUES} values: join the log with a table of the values "
+                "in a view, count the view in a larger domain, and pass the catalogue only to create"
             )
         values, cell = part.values, column
         if values.dtype == pl.String:
@@ -379,7 +379,7 @@ class Dialect:
         return cell, f"{column} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
-        """Return SQL that joins the pieces of a string: SQL cannot contain NUL, and Spark replaces variables."""
+        """Return SQL for a string, split at NUL, which SQL cannot contain, and inside ${, which Spark replaces."""
         nul = self.words["nul"]
         pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
         written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]

@@ -65,7 +65,7 @@ class WholeNumbers:
 
 
 class Categories:
-    """The codes of a categorical column, which are the integers by which Polars stores its categories."""
+    """Convert a categorical column to codes, which are the integers that Polars itself uses for the categories."""
 
     def __init__(self) -> None:
         self._seen, self._lock = np.zeros(0, dtype=bool), Lock()
@@ -74,7 +74,7 @@ class Categories:
     def codes(self, rows: pl.DataFrame) -> Codes32:
         codes = rows.to_series().to_physical().to_numpy().astype(np.uint32, copy=False)
         with self._lock:
-            self._column = rows.to_series()  # because Polars renumbers categories that no column uses
+            self._column = rows.to_series()  # kept, as Polars may renumber categories that no column uses
             self._seen.resize(max(self._seen.size, int(codes.max(initial=0)) + 1), refcheck=False)
             self._seen[codes] = True
         return codes

@@ -28,14 +28,14 @@ def checked_name(what: str, name: str) -> str:
 
 
 def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | None:
-    """Return a name or reason; raise an error if it is long or not printable, because the ledger never deletes it."""
+    """Return a text for the ledger, which keeps it forever. Raise an error if it is too long or not printable."""
     valid = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()
     rule = f"{what} stays in the ledger permanently: it must be one line of up to {LONGEST_REASON} characters"
     return checked(valid or (text is None and not needed), rule, text, what)
 
 
 def checked_whole(what: str, number: int, least: int, most: int) -> int:
-    """Return a whole number; raise an error unless it is from `least` to `most`."""
+    """Return a whole number; raise an error if it is below `least` or above `most`."""
     valid = isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
     return checked(valid, f"{what} must be a whole number from {least} to {most}", number, what)
 
@@ -68,5 +68,5 @@ def checked_output(what: str, target: Path, endings: tuple[str, ...]) -> Path:
     if not directory.is_dir():
         raise NotFoundError(f"there is no directory {str(directory)!r} to write {target.name!r} to")
     if not os.access(directory, os.W_OK):
-        raise StoreError(f"there is no permission to write in the directory of {target}")
+        raise StoreError(f"no permission to write to the directory of {target}")
     return target

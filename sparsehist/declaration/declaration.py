@@ -196,7 +196,7 @@ class Declaration(Record):
             self._fix("population", self.name)
 
     def _fix_noise(self) -> None:
-        """Replace a noise family by its name. Refuse a family if max_keys implies a different sensitivity."""
+        """Replace a noise family with its name. Refuse it if its sensitivity is not the one that max_keys implies."""
         noise: Any = self.noise
         name = name_of(noise) if isinstance(noise, Family) else noise
         self._fix("noise", name if isinstance(name, str) else shown(noise))

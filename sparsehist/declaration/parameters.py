@@ -33,7 +33,7 @@ class Parameter:
     default: Any = MISSING
     least: int = 0  # smallest allowed whole number
     most: int | None = None  # largest allowed whole number
-    choices: tuple[Any, ...] = ()  # all allowed values; empty if other values are allowed
+    choices: tuple[Any, ...] = ()  # the allowed values; empty if they are not limited to a list
     read: Callable[[Any], Any] | None = None  # function that converts a given value to its canonical form
     show: Callable[[Any], str] | None = _readable  # function that formats the value; None hides the parameter
     option: Any = str  # type of the command-line option; None if there is no option
@@ -90,7 +90,7 @@ class Record:
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Return a function that reads the text form of a record of these classes. Records are returned unchanged."""
+    """Return a function that reads records of these classes from text, and returns a given record unchanged."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
     notation = Notation(what, "numbers, strings, True and False", lambda: advice, bare=True)
 

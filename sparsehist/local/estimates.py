@@ -14,12 +14,12 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# Smallest ratio of a Cholesky pivot to the largest one. As filters are 0 or 1, a smaller ratio is a rounding error.
+# Smallest accepted ratio of Cholesky pivots. As filters contain only 0 and 1, a smaller one is a rounding error.
 _LEAST_PIVOT = 1e-6
 
 
 class Decoded(NamedTuple):
-    """Estimated number of people with each candidate value. `pl.DataFrame(decoded._asdict())` is a frame of it.
+    """Estimated number of people with each candidate value. `pl.DataFrame(decoded._asdict())` gives a frame.
 
     Attributes:
         candidate: The candidate values, in the given order.
@@ -110,7 +110,7 @@ def _compared(filters: FloatArray, counts: FloatArray) -> tuple[FloatArray, Floa
 
 
 class Frequencies(NamedTuple):
-    """Estimated number of people with each of k answers. `pl.DataFrame(table._asdict())` is a frame of it.
+    """Estimated number of people with each of k answers. `pl.DataFrame(table._asdict())` gives a frame.
 
     Attributes:
         category: The possible answers, from 0 to k - 1; shape (k,).

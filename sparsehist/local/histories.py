@@ -1,7 +1,7 @@
 """Histories of RAPPOR reports at two settings, which together reveal no more than those at the finer setting.
 
 The coarse memo is the fine memo XOR S, where S is drawn once for each bit. Each coarse report is drawn from the fine
-report, with probabilities that depend on S. (If each report were degraded independently, privacy would cost more.)
+report, with probabilities that depend on S. (Degrading each report independently would have a higher privacy cost.)
 To relax a setting, the fine memo and reports are drawn from this joint distribution, given the coarse ones.
 
 Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only. Papers: [KHP
@@ -104,7 +104,7 @@ class Degradation:
 
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw the memo of a person, once, from the Bloom filter of the value. Shape (..., bits), both secret."""
+    """Draw a memo from a Bloom filter, only once per person. Both arrays are secret and have shape (..., bits)."""
     rare = (1 - setting.keep) / 2
     return flip((rare, 1 - rare), true_bits.view(np.int8), rng=rng)
 
@@ -154,8 +154,8 @@ def finer_history(
 def _chances(step: Degradation) -> tuple[list[Fraction], list[Fraction]]:
     """Return two lists of probabilities: that a bit of a coarse report is 1, and that a bit of a fine report is 1.
 
-    With c, f and m for the bits of coarse report, fine report and fine memo, the first list has the index f + 2 S and
-    the second c + 2 m + 4 S. S is 1 if the bit of the coarse memo differs from m.
+    Let c, f and m be bits of the coarse report, the fine report and the fine memo. The first list is indexed by
+    f + 2 S, the second by c + 2 m + 4 S, where S is 1 if the bit of the coarse memo differs from m, and else 0.
     """
     u, v = step.one_after_one, step.one_after_zero
     coarse = [v[0], u[0], v[1], u[1]]

@@ -69,10 +69,10 @@ class Rappor:
             raise DeclarationError(f"a setting needs one_if_not < one_if_set <= 1, got {got}")
 
     def epsilon(self, reports: int | None = None) -> float:
-        """Return the epsilon of a number of reports (default: any number) of one person, whose value may change.
+        """Return the epsilon of `reports` reports of a person (None: any number), if neighbours differ in the value.
 
-        If the value changes, up to `hashes` bits of the filter change from 1 to 0, and as many from 0 to 1. For each
-        bit, reports of only 1 or only 0 have the largest ratio of probabilities. Only the logarithms are rounded.
+        If the value changes, at most `hashes` filter bits change from 1 to 0, and as many from 0 to 1. For each
+        bit, the ratio of probabilities is largest if its reports are all 1 or all 0. Only its logarithm is rounded.
         """
         rare = (1 - self.keep) / 2
         if reports is None:
@@ -100,7 +100,7 @@ class Rappor:
     def std(self, count: float, people: int, reports: int | None = 1) -> float:
         """Return the standard deviation of the estimated number of people who have a given bit set.
 
-        Of `people` persons, `count` truly have the bit set. Each sends `reports` reports; None means
+        `count` of the `people` truly have the bit set. Each person sends `reports` reports; None means
         infinitely many. Even then, the standard deviation is not 0, because the memo is drawn only once.
         """
         return math.sqrt(float(self.variances(np.array([float(count)]), people, reports)[0]))

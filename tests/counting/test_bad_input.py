@@ -102,7 +102,7 @@ def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
         (tmp_path / f"day={day}").mkdir()
         a_frame([1], ["a"]).write_parquet(tmp_path / f"day={day}" / "log.parquet")
     monkeypatch.setattr("os.access", lambda place, _, **__: str(SECRET_NUMBER) not in str(place))
-    denied = "day=…/' cannot be read: permission is denied"
+    denied = "day=…/' cannot be read: permission denied"
     refused(DataError, denied, str(tmp_path / "*/*.parquet"))
     refused(DataError, denied, Files(tmp_path / "**/*.parquet", hive=["day"]), key=["day"])
 

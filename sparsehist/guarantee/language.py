@@ -67,7 +67,7 @@ UNKNOWN = "not in the language of docs/sql.md; write it in a simpler way"
 REFUSED = {
     "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER": "LIMIT and OFFSET count the rows of all units; to number the rows of "
     "each unit, write row_number() OVER (PARTITION BY the unit ORDER BY …)",
-    "SAMPLE": "a sample depends on the rows of all units; write hash(query) % 10 = 0",
+    "SAMPLE": "a sample depends on the rows of all units; write WHERE hash(user_id) % 10 = 0 to sample units",
     "RECURSIVE_CTE_NODE": "recursion depends on the rows of all units; write each step as a query, or use a window",
     "EXCEPT INTERSECT": "write ANTI JOIN or SEMI JOIN on all columns instead of EXCEPT and INTERSECT",
     "EXISTS NOT_EXISTS": "write SEMI JOIN … USING (user_id) instead of EXISTS, and ANTI JOIN instead of NOT EXISTS",

@@ -140,6 +140,7 @@ def containers(layers, begin, first, then):
     return f"{begin}; container one {layers}; {first}; umount c; container two {layers}; {then}; umount c"
 
 
+RESTORED = {f"older {what} restored {how}": older(how, what) for what in ("store", "home") for how in PUT_BACK}
 SNAPSHOT = (
     "blind; make home/store; list home/store; cp -a home kept/all; {use} home/store; {gone}; cp -a kept/all home; "
     "{use} home/store"
@@ -165,7 +166,7 @@ BESIDE = {
         for at, where in (("home", "at the old path"), ("elsewhere", "elsewhere"))
         for first in ("copy", "original")
     },
-    **{f"older {what} restored {how}": older(how, what) for what in ("store", "home") for how in PUT_BACK},
+    **RESTORED,
     "older state.sqlite restored over the newer one": "cp -a home kept/all; use home/store; "
     "cp -a kept/all/store/state.sqlite home/store/state.sqlite; use home/store",
     "older store restored into the emptied directory, and adopted": older(
@@ -288,11 +289,15 @@ def test_whoever_uses_a_store_honestly_is_not_refused(what, taken):
 def test_the_page_lists_all_ways_to_copy_a_store():
     """docs/store.md lists every scenario of these tests, and gives advice for those marked "not noticed"."""
     page = " ".join(PAGE.read_text().split())
+    once, never = page.partition("**No noise is drawn twice.**")[2].partition("## ")[0].split("**Not noticed.**")
     drawn_once, unnoticed = (
-        re.search(rf"\*\*{title}:\*\* (.*?)\. ", page)[1].split("; ")
-        for title in ("No noise is drawn twice", "Not noticed")
+        {what for words in re.findall(r": ([^:]+?)\.(?: |$)", text) for what in words.split("; ")}
+        for text in (once, never)
     )
-    missing = [*(set(BESIDE) ^ set(drawn_once)), *(set(NAMED) ^ set(unnoticed))]
+    # The page joins moved with moved and opened stores, and older stores with older homes.
+    joined = {re.sub(r"^moved( and opened)?, ", "", what) for what in BESIDE}
+    joined = {what.split(" restored ")[1] if what in RESTORED else what for what in joined}
+    missing = [*(joined ^ drawn_once), *(set(NAMED) ^ unnoticed)]
     missing += [what for what, (_, words) in NAMED.items() if words not in page]
     assert not missing
     assert len(BESIDE) + len(NAMED) >= 40

@@ -86,7 +86,7 @@ def test_a_choice_at_too_small_a_level_names_one_that_serves():
     choice = {"unit": "unit", "key": "key", "domain": domain}
     with pytest.raises(NotFoundError, match="noise alone") as refused:
         sh.choose_max_keys(store, log, level="0.0000001", **choice)
-    named = re.search(r"next level: ([\d.]+)", str(refused.value))
+    named = re.search(r"tenth of the noise: ([\d.]+)", str(refused.value))
     assert named is not None
     assert sh.choose_max_keys(store, log, level=named[1], name="again", **choice).level == named[1]
     planned = sh.plan(domain=domain, max_keys=5, shows=4000).levels["level"].item()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _LARGEST_THRESHOLD = 2.0**48
 # A release can draw noise for at most 2**31 cells with the same count. The expected number of false keys may be at
-# most half of this limit, because noise may also be drawn for other empty cells.
+# most half of this limit; the rest is left for empty cells whose noise is drawn but that are not published.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their distribution in total variation"
@@ -125,7 +125,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
 
 
 def measure_sums(declaration: Declaration, level: Level | Mapping[str, Level] | None) -> tuple[MeasureSums, ...]:
-    """Return a `MeasureSums` for each measure to release. `level` is the argument `measures=` of the release."""
+    """Return a `MeasureSums` for each measure to release. `level` is what the caller gave as `measures=`."""
     levels = {} if level is None else levels_by_name(declaration.measures, level)
     return tuple(
         MeasureSums(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))
@@ -309,8 +309,8 @@ def _open_threshold(
             share = min(left, left if request.open_room is None else request.open_room) / 2
             if not share > 0:
                 raise BudgetExceededError(
-                    "the budget of the population has no delta left for open domains: set a budget with more delta "
-                    "for open domains. Nothing was spent"
+                    "the population's budget has no delta left for open domains: set a budget that reserves more "
+                    "delta for them. Nothing was spent"
                 )
         if share > left:
             raise _refusal(share, before, "open_delta= must not exceed the remaining delta")

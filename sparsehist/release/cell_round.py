@@ -244,8 +244,8 @@ def _assign_cells(
     count, start, _ = files.groups
     counted = counts > 0
     of_file = np.searchsorted(count, counts[counted])
-    # For each group: the position of a newly tracked cell in the counts file, minus the cell's index in `new.group`.
-    # The difference is the same for all newly tracked cells of a group, because they are consecutive in both.
+    # For each group: the offset from a newly tracked cell's index in `new.group` to its position in the counts file.
+    # One offset per group is enough, because the group's newly tracked cells are consecutive in both.
     ahead = np.searchsorted(new.group, np.arange(counts.size))
     ahead[counted] = start[of_file] + n_taken[of_file] - ahead[counted]
     of_group = counts[new.group]

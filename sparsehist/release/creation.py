@@ -70,7 +70,9 @@ def counted_into(
     declaration: Declaration,
     counting: Counting | None = None,
     *,
-    if_exists: str = "error",  # "error"; "reuse" for an equal log; or "resume", also for one that cannot be compared
+    # If the series exists: "error" raises an error, "reuse" returns the series if it was made from an equal log, and
+    # "resume" returns it also if the logs cannot be compared.
+    if_exists: str = "error",
     is_bounded: bool = False,  # whether `source` is a `Counts` in which each unit was already cut to `max_keys` keys
     choose: PairsChosen | None = None,
     check: Callable[[State], None] | None = None,  # called before the commit; may raise an error
@@ -128,7 +130,7 @@ def _registered(state: State, declaration: Declaration, new: SeriesRecord, writt
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return the source to count. Refuse a query if a row may combine several units, unless it is `unverified`."""
+    """Return the source to count. Refuse a query whose rows may combine units, unless it is marked `unverified`."""
     if not isinstance(source, Query):
         return source
     query = replace(source, unverified=source.unverified or declaration.unverified)

@@ -111,7 +111,7 @@ def discover_keys(
     """
     home = home_of(store)
     if isinstance(source, Counts):
-        raise DeclarationError("Counts have no units: give the log itself to discover keys")
+        raise DeclarationError("sh.Counts has no units: pass the log itself to discover keys")
     planned = planned_rounds(
         unit=unit, key=key, most_keys=most_keys, level=level, delta=delta, rounds=rounds, kind=kind, name=name,
         population=population, on_null=on_null,

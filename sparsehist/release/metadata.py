@@ -97,8 +97,10 @@ class Metadata:
     guarantee: str = ""  # in words
     declaration: Declaration  # for a running series, `declaration.source` describes the steps up to the released one
     epsilon_delta: str | None = None  # the (epsilon, delta) that was requested instead of a level
-    per_period: str | None = None  # in a periodic series: rho of all releases so far, for a unit's rows of one period
-    per_user: str | None = None  # in a periodic series: rho of all releases so far, for all rows of a unit
+    # Only in a periodic series: `per_period` is the rho that all releases so far cost a unit for its rows in any one
+    # period, and `per_user` is the rho that they cost it for all of its rows.
+    per_period: str | None = None
+    per_user: str | None = None
     store: str | None = None
     round: str | None = None  # random id of the release, because names and generations may repeat
     released_at: str | None = None  # time in UTC, read before noise is drawn
@@ -138,7 +140,7 @@ class CellMetadata(Metadata):
     effective_threshold: float  # a cell is published if its count plus unrounded noise is above this threshold
     false_keys: float | None  # target for `expected_false_keys`; None in open domains, or if a threshold was given
     expected_false_keys: float  # expected number of empty cells that are published
-    delta_share: float | None = None  # delta that this release may spend in an open domain, requested or by default
+    delta_share: float | None = None  # delta that this release may spend in an open domain (requested or default)
     delta_infinity: float | None = None  # delta that this and all earlier releases spend in an open domain
     delta_remaining: float | None = None
     counts: str | None = None  # what a count means, in words; None if it is a number of units

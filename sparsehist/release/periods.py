@@ -80,7 +80,7 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
 
 
 def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> None:
-    """Erase a series. A periodic series must have no periods and no earlier release."""
+    """Erase a series. A periodic series can be erased only if it has no periods and none was ever released."""
     ledger = Ledger.of(state)
     if name not in ledger.limits.periods:
         home.find(state, name)
@@ -129,8 +129,9 @@ def append_period(
             if len(records) >= rule.n_periods:
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
-            # Earlier units are needed only to count a new period. The series of an existing period is just returned.
-            # If an existing series is dropped in the meantime, the log is counted, but `_check_same` raises an error.
+            # The units of earlier periods are read only if this period is new. Otherwise, its existing series is
+            # returned. If another process drops that series after this check, the log is counted without the units
+            # of earlier periods, but then `_check_same` raises an error, and the result is not stored.
             full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
             series_ids = [record.series_id for record in records]
             further = {

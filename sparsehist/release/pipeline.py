@@ -198,8 +198,8 @@ def prepared(
     level = request.level if goal is None else level_for(goal, ledger, declaration)
     if goal is not None and opens:
         split = _split(goal, budget, opens=True)
-        # By default, a release in an open domain spends half of `open_room`. The room is twice `split.open`, so that
-        # the release spends all of `split.open`.
+        # By default, a release in an open domain spends half of `open_room`. Limit the room to twice `split.open`, so
+        # that this half is at most `split.open`.
         share = 2 * float(split.open)
         room = share if room is None else min(room, share)
     request = replace(request, level=level, open_room=room)

@@ -189,7 +189,7 @@ class Planner:
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """Plan `levels`, and the levels found for `shows` and `equal` if these are given; see the function `plan`."""
+        """Plan releases at `levels` and at the levels that `shows` and `equal` ask for; see `sparsehist.plan`."""
         candidates = [*levels]
         if shows is not None:
             candidates.append(self._level_that_shows(shows, probability))
@@ -279,7 +279,7 @@ def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
     adds, currency = "", after.currency
     if before.amount is not None and after.amount is not None and (before.currency == currency or not before.amount):
         adds = level_text(after.amount - before.amount) if after.amount > before.amount else "0"
-    elif before.rho is not None and after.rho is not None:  # the costs before and after have different currencies
+    elif before.rho is not None and after.rho is not None:  # costs in several currencies are compared as rho
         adds, currency = f"{after.rho - before.rho:.6g}", "rho"
     epsilon = finite_or_none(guarantee(after, DEFAULT_DELTA))
     return {"adds": adds, "currency": currency, "population_epsilon": epsilon, "refused": refused}

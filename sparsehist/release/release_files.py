@@ -162,6 +162,6 @@ def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
         raise InputError("the file has a count that is not a finite number")
     for key in metadata.declaration.key if isinstance(metadata, CellMetadata) else ():
         if key not in columns:
-            raise InputError("a key column that the metadata names is missing")
+            raise InputError("a key column named in the metadata is missing")
         if not (columns[key] in _KEYS or columns[key].is_integer()):
             raise InputError("keys must be numbers, strings, dates or times")

@@ -126,14 +126,15 @@ class AnyRelease:
     def write(self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True) -> None:
         r"""Write the release in the format given by the file name's ending; the rules of `write_parquet` apply.
 
-        A spreadsheet runs a text such as `=cmd` as a formula. So in CSV, an apostrophe is written before every text
-        that begins with one of = + - @, a tab, a line break or an apostrophe. Control characters other than tabs and
-        line feeds become escapes such as `\x1b`, and backslashes are doubled. All these changes can be undone.
+        Spreadsheets run a string such as `=cmd` as a formula. In CSV files, an apostrophe is therefore put before
+        every string that starts with = + - @, a tab, a line break or an apostrophe. Control characters other than
+        tabs and line feeds become escapes such as `\x1b`, and backslashes are doubled. All these changes can be
+        undone.
 
         Args:
             path: Ends in .parquet or .pq, .csv (rows only), .json (an object with "metadata" and "rows", a list with
                 one object per row) or .arrow (Arrow IPC, metadata in its schema).
-            spreadsheet_safe: False writes the texts of a CSV file unchanged.
+            spreadsheet_safe: False writes the strings of a CSV file unchanged.
         """
         write_release(path, self._frame, self._metadata, self._home, ENDINGS, spreadsheet_safe=spreadsheet_safe)
 
@@ -205,7 +206,7 @@ class Release(AnyRelease):
             >>> [round(limit, 1) for limit in release.intervals().select("low", "high").row(0)]
             [897.3, 901.2]
         """
-        from sparsehist.histogram.intervals import count_limits  # here, because importing it is slow
+        from sparsehist.histogram.intervals import count_limits  # imported here, because the import is slow
         from sparsehist.release.cell_parameters import measure_limits
 
         alpha = 1 - checked_confidence(confidence)
@@ -246,7 +247,9 @@ class Release(AnyRelease):
             solved = solve(*law, least=least)
         columns = {**dict(zip(names, solved, strict=True)), **further}
         if taken := columns.keys() & set(frame.columns):
-            raise InputError(f"rename a key column in the log, because a new column has its name: {min(taken)!r}")
+            raise InputError(
+                f"a key column has the same name as a new column: rename the key column; the name is {min(taken)!r}"
+            )
         return frame.with_columns(pl.Series(name, column) for name, column in columns.items())
 
 

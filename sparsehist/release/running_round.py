@@ -60,7 +60,7 @@ class RunningPath(NoisePath):
 
     @property
     def past(self) -> PastPoints:
-        """Past release points as tuples: step (the first is 0), level, and lowest threshold for unrounded counts."""
+        """Each past step (counted from 0) and level, with the lowest threshold there, for counts before rounding."""
         return self.locked.state.past_points(self.locked.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
@@ -119,7 +119,7 @@ class RunningPath(NoisePath):
             threshold=metadata.effective_threshold,
             level_noise=None if point in past.points else drawn.tracked,
             positions=positions,
-            counts=np.zeros(positions.size, np.int64),  # placeholders, because steps have their own files of counts
+            counts=np.zeros(positions.size, np.int64),  # not used: `rows` reads counts from the files of steps
             empty_keys=fresh,
             paths=dict(zip(history.points, drawn.paths, strict=True)),
             step=point.step,

@@ -171,7 +171,8 @@ class StepFiles:
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
         """Return the keys that these units counted towards so far, as columns row (index in `units`) and key."""
-        if self._pairs is None or not units.len():  # an empty Polars Series may have another data type
+        # Do not join an empty Series: its data type may differ from the data type of the stored units.
+        if self._pairs is None or not units.len():
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")

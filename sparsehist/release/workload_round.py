@@ -105,7 +105,8 @@ def requested(
         )
     if taken := {"noisy_answer", "std"}.intersection(declaration.key):
         raise DeclarationError(
-            f"rename a key column, because releases of workloads have a column with its name: {min(taken)!r}"
+            "a key column has the same name as a column of workload releases: rename the key column; the name is "
+            f"{min(taken)!r}"
         )
     if workload is not None:
         workload = Workload.parse(workload) if isinstance(workload, str) else workload
@@ -218,7 +219,7 @@ def path_name(strategy: Strategy) -> PathName:
 class Price(NamedTuple):
     """Sensitivity of a strategy, and variances of its answers if each noise value has variance 1. Public."""
 
-    sensitivity: float  # in L2 for Gaussian noise, otherwise in L1; for units with max_keys cells
+    sensitivity: float  # sensitivity for units with max_keys cells: in L2 for Gaussian noise, otherwise in L1
     least: float  # least variance of an answer, leaving out answers without noise
     mean: float  # mean variance of all answers
 
@@ -228,7 +229,8 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.most_touched) if in_l2 else strategy.l1(declaration.most_touched)
     if not strategy.workload.explicit:
-        cells = np.array([0, strategy.workload.n_cells // 2])  # the first or the middle cell has the least variance
+        # Among the answers for all ranges, the first or the middle cell has the least variance.
+        cells = np.array([0, strategy.workload.n_cells // 2])
         return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
     variance = strategy.variance()
     nonzero = variance[variance > 0]

@@ -45,7 +45,7 @@ BOUNDS = tuple(dict.fromkeys(round(1.1**power) for power in range(81)))
 """Candidates for max_keys, from 1 to 2,048."""
 
 _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
-# Class i is for numbers of keys from 2**i to 2**(i+1) - 1; the last class is also for all larger numbers.
+# Class i covers units with 2**i to 2**(i+1) - 1 keys; the last class has no upper limit.
 _CLASSES = Product(keys=Integers(12), largest=Integers(10))
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
 # Expected false keys in the table of classes. Without a threshold, the noise of all empty cells would add up.
@@ -177,19 +177,20 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
         least = threshold / declared.unit_of_counts
     if (release.frame["noisy_count"] > least).any():
         return release
-    larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)  # has a tenth of the noise
+    # At this larger level, the noise is a tenth of the noise of the release.
+    larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)
     raise NotFoundError(
         "the release may consist of noise alone, and its level is spent. Choose again under another name and at a "
-        "larger level, or set max_keys yourself. A level that shows keys of 1,000 units is four times the level that "
+        "larger level, or set max_keys yourself. To show keys that 1,000 units have, use four times the level that "
         "plan(domain=…, max_keys=5, shows=1000) returns. "
-        f"Level of this choice: {level_text(whole)}. For a tenth of the noise, use the next level: {larger}"
+        f"Level of this choice: {level_text(whole)}; level with a tenth of the noise: {larger}"
     )
 
 
 def _profile(
     home: Home, source: object, first: Declaration, largest: pl.DataFrame, counting: Counting
 ) -> pl.DataFrame:
-    """Count the units for each pair of classes: one for their number of keys, one for their number of largest keys.
+    """Count units by two classes: by how many keys a unit has, and by how many of the largest keys it has.
 
     Units without any of the largest keys are omitted. Empty classes are included, because the release must add noise
     even if all classes are empty.
@@ -220,7 +221,7 @@ def _class_of(column: str) -> pl.Expr:
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
     """Return how much each dropped (unit, key) pair adds to the bias (root mean square over the largest keys)."""
-    shown = np.maximum(noisy, 1.0)  # in decreasing order; noise may lower a count below 1
+    shown = np.maximum(noisy, 1.0)  # decreasing; noisy counts below 1 are raised to 1
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))  # sum over unpublished keys
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
 
@@ -229,11 +230,11 @@ def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
     """Return a table of the bias and noise of the largest counts, for each candidate max_keys and bounding."""
-    # Drop classes that contain only noise: a unit cannot have more of the largest keys than it has keys, nor more of
-    # them than there are.
+    # Drop classes that can contain only noise: those in which units would have more of the largest keys than keys in
+    # total, or more than all `n_largest` of them.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # Represent each class of numbers of keys by four values spread over it, and each class of numbers of largest keys
-    # by its geometric mean.
+    # Represent each class by typical numbers: four spread over its range for the number of keys, and the geometric
+    # mean of its smallest and largest number for the number of largest keys.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

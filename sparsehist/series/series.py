@@ -78,7 +78,8 @@ class CountedSeries(DeclaredSeries):
 
         Raises:
             DeclarationError: If the series has no cap, the level is not above the cap, or the reason is missing.
-            BudgetExceededError: If a budget charged the whole cap at the first release.
+            BudgetExceededError: If the first release charged the whole cap to the population's budget: releases
+                beyond this cap would then not be charged.
             NotFoundError: If the series was dropped.
         """
         raise_cap(self.store, self.name, level, reason=reason, series_id=self.series_id)
@@ -120,8 +121,8 @@ class CountedSeries(DeclaredSeries):
         """Release the histogram or the answers to a workload, or return the existing release with this name.
 
         A release is committed to the store before it is returned. The same name always gives the same numbers. All
-        releases of cells are on one noise path, so together they cost as much as the finest one. Each workload with
-        a strategy is another noise path, and the costs of noise paths add up.
+        releases of cells are on one noise path, so together they cost as much as the finest one. Each
+        combination of a workload and a strategy has a noise path of its own, and the costs of noise paths add up.
 
         Args:
             name: Name of the release, unique in the series: a-z, 0-9 and _, beginning with a letter.

@@ -284,8 +284,8 @@ def sql(
     """Run an SQL script of DuckDB and sparsehist statements (CREATE SERIES, APPEND, RELEASE, PLAN, SHOW and DROP).
 
     The whole script is checked before any statement runs. Execution stops at the first error; earlier statements
-    remain committed. Each call is a separate session: its tables and views end with the call. Releases can be read
-    as tables `series.release`.
+    remain committed. Each call is a separate session: tables and views that it creates are gone when the call
+    returns. Releases can be read as tables `series.release`.
 
     Args:
         script: Statements, separated by semicolons.

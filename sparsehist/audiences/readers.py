@@ -23,7 +23,7 @@ class Coalition:
     Attributes:
         readers: The members.
         level: The finest level of any member. It is the cost of all their releases together.
-        std: Standard deviation of the best estimate from all these releases, which is the finest release.
+        std: Standard deviation of the finest release, which is the best estimate from all releases of the members.
         sum_of_levels: Cost of the releases if they had independent noise.
         std_if_independent: Standard deviation of the best estimate if the releases had independent noise.
     """
@@ -99,7 +99,7 @@ class Audiences:
 
     def _level(self, reader: Hashable) -> Fraction:
         if reader not in self._levels:
-            raise InputError(f"the reader must first be admitted at a level: there is no reader {shown(reader)}")
+            raise InputError(f"there is no reader {shown(reader)}: admit this reader at a level first")
         return self._levels[reader]
 
 

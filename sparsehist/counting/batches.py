@@ -21,7 +21,7 @@ def is_whole(dtype: pl.DataType) -> bool:
 def plain(name: str, dtype: pl.DataType) -> pl.Expr:
     """Return an expression that converts a column of the log to Int64 or bytes. Categories stay unchanged.
 
-    Integers (UInt64 bit for bit), dates, times and booleans become Int64. Other values become bytes.
+    Integers, dates, times and booleans become Int64 (UInt64 by reinterpreting its bits). Other values become bytes.
     """
     column = pl.col(name)
     if dtype == pl.UInt64:
@@ -63,7 +63,7 @@ def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -
 
 
 def kept(batch: pl.DataFrame, rules: Mapping[str, pl.Expr], broken: set[str]) -> pl.DataFrame:
-    """Drop rows that break the rule of any column, and add the names of columns with broken rules to `broken`."""
+    """Drop rows with a value that breaks the rule of its column, and add the names of such columns to `broken`."""
     checks = batch.select(rule.all().alias(name) for name, rule in rules.items()).to_dicts()
     failed = [name for check in checks for name, holds in check.items() if not holds]
     broken.update(failed)

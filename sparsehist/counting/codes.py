@@ -1,7 +1,7 @@
 """Give rows exact codes (0, 1, 2, …): two rows have the same code if and only if all their values are equal.
 
 A hash table with open addressing finds the codes of a whole batch of rows at once. Then each row is compared with the
-row that first got its code, so a hash collision takes time but never merges two rows. (Polars' categoricals are exact
+row that first got its code, so a hash collision costs time but never merges two rows. (Polars' categoricals are exact
 too, but take up to twice as long.) Codes depend on the order of the log, so they must not decide which keys are kept.
 """
 
@@ -102,7 +102,7 @@ class Codes:
         return (slots + 1) & (self._slots.size - 1)
 
     def _look_up(self, hashes: WordArray) -> tuple[Codes32, IndexArray]:
-        """Return the code of each hash, and the positions of the new hashes, in the order of their new codes."""
+        """Return the code of each hash, and the positions of the hashes that got a new code, sorted by this code."""
         slots = self._home(hashes)
         # With mode="clip", numpy does not check indices, which halves the time. A free slot contains 0; subtracting
         # 1 wraps around to 2**32 - 1, which is not the code of any row.

@@ -145,7 +145,7 @@ class UnitPairs:
 
     def frame(self) -> pl.DataFrame:
         """Return one row per pair, with columns unit, key_0, …."""
-        import numpy as np  # not at the top, because declarations import this module and need no numpy
+        import numpy as np  # imported here, because declarations import this module but do not need numpy
 
         units = self.units.gather(np.repeat(np.arange(self.sizes.size), self.sizes))
         return self.keys[self.codes].insert_column(0, units.alias("unit"))

@@ -25,9 +25,9 @@ _UNBOUNDED = 2**62
 def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -> CountedKeys:
     """Count the units of each key, with each unit bounded to `max_keys` distinct keys.
 
-    Rows without a usable key are first refused or dropped. If several keys of a unit are in one cell, the unit is
-    counted once there. `declared` has the fields of a `CountRequest`. A log without valid rows is refused unless
-    `may_be_empty` is true.
+    Rows without a usable key are first refused or dropped. If several keys of a unit map to the same cell, the unit
+    is counted only once in this cell. `declared` has the fields of a `CountRequest`. A log without valid rows is
+    refused unless `may_be_empty` is true.
     """
     request = request_of(**declared)
     if isinstance(source, Counts):
@@ -83,7 +83,7 @@ def checked_log(source: object, request: CountRequest) -> Log:
     check_key_dtypes(log, request.key, request.domain)
     if log.of_spark and not request.portable:
         raise DeclarationError(
-            "a Spark frame needs portable=True; running series and log checks cannot read Spark frames: pass files"
+            "this function cannot count a Spark frame: write the log to files, and pass their paths instead"
         )
     logging.getLogger("sparsehist").info("counting with %s", "spark" if log.of_spark else in_memory.name())
     return log

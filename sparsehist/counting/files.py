@@ -50,7 +50,7 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
         with engine_errors(f"file {shown(paths[0])!r}"):
             dtypes = dict(_scan(paths[0], files, columns).collect_schema())
     elif not columns:
-        raise DeclarationError("a file of JSON lines does not declare its columns: pass a frame as the table instead")
+        raise DeclarationError("JSON lines files do not declare names and types of columns: pass a frame instead")
     if len(paths) > 1:
         dtypes = {name: _widest(dtype) for name, dtype in dtypes.items()}
     needed = {name: dtypes[name] for name in columns or dtypes if name in dtypes and name not in files.hive}
@@ -87,7 +87,7 @@ def _matches(path: str, *, alone: bool) -> list[str]:
             raise DataError(f"directory {shown(f'{folder}/')!r} cannot be read: permission denied")
     files = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
     if not files:
-        # A path that does not look like a file may be a row of the log, so it is not shown.
+        # A string that does not look like a path may be data of the log, passed by mistake, so it is not shown.
         name = repr(shown(path)) if alone or Path(path).suffix in _KINDS else "one of the paths"
         raise NotFoundError(
             f"{name} matches no regular file: pass a path, a pattern such as 'log/*.parquet', or an s3, gs, az or "

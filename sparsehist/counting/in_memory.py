@@ -32,9 +32,9 @@ from sparsehist.threads import cores, in_threads
 from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray, WordArray, secret
 
 GROUP_ROWS = 1 << 16
-AHEAD = 16  # number of groups that may be bounded before their results are needed, so that no thread waits
+AHEAD = 16  # largest number of finished groups that wait for an earlier group; with fewer, threads would be idle
 UNIT_BITS = 24  # number of bits of a unit's word in a sort key; leading bits are left out, as a group shares them
-DENSE = 2  # totals are arrays over all cells if there are at most this many cells per row of the log
+DENSE = 2  # totals are in arrays with one entry per cell if there are at most this many cells per row of the log
 
 
 @secret
@@ -45,8 +45,8 @@ class Pairs(NamedTuple):
         units: The word of each unit, as in `WordLog.rows`; shape (units,).
         sizes: Number of distinct keys of each unit before bounding; shape (units,).
         cells: The cell of each kept pair; shape (pairs,).
-        added: The weight of each kept pair (None if all weights are 1), then the clipped steps of each kept pair for
-            each measure; shape (pairs,) each.
+        added: List of arrays of shape (pairs,): first the weight of each kept pair (None instead of an array if all
+            weights are 1), then one array of clipped steps for each measure.
     """
 
     units: WordArray
@@ -226,8 +226,8 @@ def distinct_pairs(
     new = first | first_of_runs(np.take(cells, order, mode="clip"))
     mistaken = (new & ~first_of_runs(words)) | (first & ~first_of_runs(by_bits))
     if mistaken.any():
-        # `words` has only some bits of the unit and hash of each row, so different pairs or units may have equal
-        # bits (collisions). The rows of such units are sorted again by their full values.
+        # Sort keys contain only some bits of units and hashes, so they may be equal for different units or pairs.
+        # Then the rows of these units, and of all units with the same bits, are sorted again by full values.
         run = np.cumsum(first_of_runs(by_bits))
         positions = np.flatnonzero(np.isin(run, run[mistaken]))
         rows = order[positions]

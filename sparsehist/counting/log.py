@@ -86,7 +86,7 @@ def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]
         return column.cast(pl.String).str.replace(_DAY, "$1"), pl.String()
     if to == "date" and (dtype == pl.Date or isinstance(dtype, pl.Datetime)):
         return column.dt.date(), pl.Date()
-    if to == "integer" and written:  # returns digits as strings, which are parsed later
+    if to == "integer" and written:  # the result is a column of strings of digits, which are parsed later
         number = column.cast(pl.Int8) if dtype == pl.Boolean else column
         return number.cast(pl.String).str.replace(r"^([+-]?\d+)\.0*$", "$1"), pl.String()
     if to == "text" and (written or dtype == pl.Date):
@@ -129,7 +129,7 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
         if not isinstance(failure, _FAILURES) or isinstance(failure, (SparsehistError, MemoryError)):
             return
         error = self._error_of(failure) or _explained(failure, self._label, self._log)
-        del failure, trace  # debuggers would show the engine's message, which these variables contain
+        del failure, trace  # delete the variables that contain the engine's message, as debuggers would show it
         raise_alone(error)
 
 

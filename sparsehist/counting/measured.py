@@ -31,7 +31,7 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return a dict from the name of a temporary column of steps to its measure, for all except `Measure.events`."""
+    """Name a column of steps for each measure except `Measure.events`. Return a dict from name to measure."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
@@ -69,7 +69,7 @@ def steps_sql(
     value = cast("double", column)
     size, up, down = f"abs({value})", cast("double", str(rises)), cast("double", str(per))
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
-    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or 1 too many
+    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or 1 more; `steps` corrects it
     reached = f"{near} * {up} / {down}"
     reached = reached if exact is np.float64 else cast("double", cast("real", reached))
     steps = cast(
@@ -144,5 +144,5 @@ def check_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> None:
     for name, measure in zip(sum_names(measures), measures, strict=True):
         if frame.height and int(frame[name].abs().max() or 0) > LARGEST_SUM:  # type: ignore[arg-type]
             raise DataError(
-                f"declare a larger step for measure {measure.name!r}, which adds up to more than {LARGEST_SUM} steps"
+                f"a sum has too many steps (limit: {LARGEST_SUM}): declare a larger step for measure {measure.name!r}"
             )

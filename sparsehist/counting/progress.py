@@ -1,4 +1,4 @@
-"""Settings of counting: memory, threads, and reports of progress."""
+"""Settings for counting: memory, threads, and reports of progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Progress = bool | Callable[[str], None] | None
 
 @dataclass(frozen=True)
 class Counting:
-    """Settings of counting.
+    """Settings for counting a log.
 
     Attributes:
         engine: "auto" counts Spark frames with Spark and other logs in this process; "spark" accepts only Spark

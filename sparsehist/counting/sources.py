@@ -37,7 +37,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     log = source if isinstance(source, Log) else _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
-        # A long list of names may be data of a log, so it is not shown.
+        # Three or more missing names may be values of the log, passed by mistake, so they are not shown.
         which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"
         raise DeclarationError(f"no {which} in {log.label}; {_columns_of(log, columns, missing[0])}")
     return log

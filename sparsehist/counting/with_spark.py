@@ -1,8 +1,8 @@
 """Count a Spark frame with Spark SQL. Only counts leave Spark.
 
 Spark runs the query of `counting_sql` with two additions: invalid rows may be refused, and a unit may add less
-than 1 to a count. Rows are shuffled once, by unit. Only for units with too many keys, keys are hashed and put in
-portable order. No Python runs on the executors. If Spark repeats a task, the result is the same.
+than 1 to a count. Rows are shuffled once, by unit. Keys are hashed and put in portable order only for units with
+too many keys. No Python runs on the executors. If Spark repeats a task, the result is the same.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def check_name(name: object) -> None:
 
 
 class Dialect:
-    """A writer of counting queries in one SQL dialect. Its methods return pieces of SQL as strings."""
+    """Writes counting queries in one SQL dialect. Its methods return pieces of SQL as strings."""
 
     def __init__(self, dialect: str) -> None:
         self._dialect, self.words = dialect, DIALECTS[dialect]
@@ -313,8 +313,8 @@ class Dialect:
     def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
         """Return SQL for the string form of a unit, which is hashed, and SQL that is true if the unit is not missing.
 
-        In dialects with strict types, the query fails if a string column has numbers, or a column of whole numbers
-        has fractions. Without this failure, a unit could have two string forms and be counted as two units.
+        In dialects with strict types, the query fails if a column declared as strings has numbers, or one declared as
+        whole numbers has fractions. Otherwise, a unit could have two string forms and be counted as two units.
         """
         dtype = UNIT_TYPES[kind]
         if kind == "text":
@@ -364,8 +364,8 @@ class Dialect:
     def _listed(self, column: str, part: Catalogue) -> tuple[str, str]:
         if part.size > MOST_VALUES:
             raise DeclarationError(
-                f"a catalogue in SQL can have at most {MOST_VALUES} values: join the log with a table of the values "
-                "in a view, count the view in a larger domain, and pass the catalogue only to create"
+                f"a catalogue in SQL has at most {MOST_VALUES} values: make a view that joins the log with a table "
+                "of these values, count the view with a domain that has them all, and pass the catalogue to create"
             )
         values, cell = part.values, column
         if values.dtype == pl.String:
@@ -379,7 +379,7 @@ class Dialect:
         return cell, f"{column} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
-        """Return SQL for a string, split at NUL, which SQL cannot contain, and inside ${, which Spark replaces."""
+        """Return SQL for a string, joined from pieces without NUL characters and without ${ (Spark replaces ${…})."""
         nul = self.words["nul"]
         pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
         written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]

@@ -1,8 +1,8 @@
 """Convert columns of a log to words: one integer of at most 64 bits per row, equal only for equal rows.
 
-An integer becomes its difference from the smallest possible one, without a hash or a table. A text or bytes value
-becomes a 32-bit code from an exact table (`codes.py`). The numbers of several columns are packed into one word; if
-they need more than 64 bits, one table gives a code to each distinct row.
+An integer becomes its offset from the smallest integer of its range, which needs no hash or table. A text or bytes
+value becomes a 32-bit code from an exact table (`codes.py`). The numbers of several columns are packed into one word;
+if they need more than 64 bits, one table gives a code to each distinct row.
 
 After the log is read, the value of each code is mapped to the domain, and codes become cells. The hash of a cell
 depends only on the salt and on its value, never on codes.
@@ -74,7 +74,7 @@ class Categories:
     def codes(self, rows: pl.DataFrame) -> Codes32:
         codes = rows.to_series().to_physical().to_numpy().astype(np.uint32, copy=False)
         with self._lock:
-            self._column = rows.to_series()  # kept, as Polars may renumber categories that no column uses
+            self._column = rows.to_series()  # keep a column with the categories, as Polars may renumber unused ones
             self._seen.resize(max(self._seen.size, int(codes.max(initial=0)) + 1), refcheck=False)
             self._seen[codes] = True
         return codes
@@ -149,7 +149,7 @@ class Words:
         self._dtype = np.uint32 if self._shifts[0] + self._fields[0].bits <= CODE_BITS else np.uint64
 
     def numbers(self, rows: pl.DataFrame) -> Numbers32or64:
-        """Convert rows, whose columns `batches.plain` converted, to words. Thread-safe."""
+        """Convert rows to words. `batches.plain` must already have converted their columns. Thread-safe."""
         parts = [rows] if len(self._fields) == 1 else [column.to_frame() for column in rows]
         return self._joined([one.numbers(part) for one, part in zip(self._fields, parts, strict=True)])
 

@@ -174,7 +174,7 @@ class Declaration(Record):
     source: str = parameter("Basis of the guarantee.", "", option=None, sql=False, show=None, compared=False)
 
     def __post_init__(self) -> None:
-        """Check each parameter by itself, then the rules about several parameters."""
+        """Check each parameter on its own, then the rules that involve several parameters."""
         if self.key is None and self.domain is None:
             if self.max_keys != 1:
                 _refuse("max_keys", "without a key all units count in one cell: max_keys must be 1, or name a key")

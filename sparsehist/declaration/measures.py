@@ -148,5 +148,5 @@ def measures_of(measures: object) -> tuple[Measure, ...]:
     listed: list[Any] = list(measures) if isinstance(measures, list | tuple) else [measures] if measures else []
     read = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
     if len({measure.name for measure in read}) != len(read):
-        raise DeclarationError("measures contain a column twice: declare each column once", parameter="measures")
+        raise DeclarationError("two measures have the same column (or are events): omit one", parameter="measures")
     return read

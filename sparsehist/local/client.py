@@ -67,7 +67,7 @@ class RapporClient:
         """Return the report of a day at the finest setting. The first call for a day draws it; later calls repeat it.
 
         Returns:
-            The client with this report, which must be saved before the report is sent, and the report; shape (bits,).
+            A pair: the updated client and the report, of shape (bits,). Save the client before you send the report.
         """
         if isinstance(when, bool) or not (isinstance(when, str | int | np.integer) or hasattr(when, "isoformat")):
             raise InputError(f"the day of a report must be a date, a number or a string, got {type(when).__name__}")
@@ -113,7 +113,7 @@ class RapporClient:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RapporClient:
-        """Restore a client. Raise StoreDamagedError if the bytes were altered, InputError if they are no client."""
+        """Read a client. Raise StoreDamagedError if the bytes were altered, InputError if they are not a client."""
         header, packed = unpack("RapporClient", content)
         settings, days, bits = header["shape"]
         shapes = ((bits,), (settings, bits), (settings, days, bits))

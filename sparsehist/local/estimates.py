@@ -14,7 +14,7 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# Smallest accepted ratio of Cholesky pivots. As filters contain only 0 and 1, a smaller one is a rounding error.
+# A Cholesky pivot below this fraction of the largest is a rounding error: the filters are linearly dependent.
 _LEAST_PIVOT = 1e-6
 
 

@@ -104,7 +104,7 @@ class Degradation:
 
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw a memo from a Bloom filter, only once per person. Both arrays are secret and have shape (..., bits)."""
+    """Draw a memo from a Bloom filter. Call this once per person. Both arrays are secret; shape (..., bits) each."""
     rare = (1 - setting.keep) / 2
     return flip((rare, 1 - rare), true_bits.view(np.int8), rng=rng)
 
@@ -135,8 +135,8 @@ def finer_history(
 ) -> tuple[BoolArray, BoolArray]:
     """Draw a fine memo and fine reports, given the coarse memo, the coarse reports and the true bits.
 
-    Fine and coarse results then have exactly the joint distribution of `coarser_history`. `true_bits` is the Bloom
-    filter of the value. The filter and the memos are secret, of shape (..., bits); reports have (r, ..., bits).
+    Fine and coarse results then have exactly the joint distribution of `coarser_history`. The Bloom filter
+    `true_bits` and the memos are secret and have shape (..., bits); the reports have shape (r, ..., bits).
 
     Raises:
         InputError: If true_bits, memo and each report do not have the same shape.

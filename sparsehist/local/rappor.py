@@ -69,10 +69,10 @@ class Rappor:
             raise DeclarationError(f"a setting needs one_if_not < one_if_set <= 1, got {got}")
 
     def epsilon(self, reports: int | None = None) -> float:
-        """Return the epsilon of `reports` reports of a person (None: any number), if neighbours differ in the value.
+        """Return the epsilon of `reports` reports of a person, or of any number of reports if `reports` is None.
 
-        If the value changes, at most `hashes` filter bits change from 1 to 0, and as many from 0 to 1. For each
-        bit, the ratio of probabilities is largest if its reports are all 1 or all 0. Only its logarithm is rounded.
+        Neighbours differ in the value, so at most `hashes` filter bits change from 1 to 0, and as many from 0 to 1.
+        For each bit, the ratio of probabilities is largest if all reports are equal. Only the logarithm is rounded.
         """
         rare = (1 - self.keep) / 2
         if reports is None:

@@ -22,7 +22,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# To seal a state, no level may have more than this many times the std at the cap: doubles cannot hold larger offsets.
+# Sealing fails if the std of a level is over this many times the std at the cap: doubles cannot hold such offsets.
 _WIDEST = 2.0**20
 
 
@@ -46,7 +46,7 @@ class DenseState:
 
 
 def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseArray:
-    """Draw and return the offsets of a new level, shape (n,); do not store them. Source: [ARNP Alg. 4, Alg. 5]."""
+    """Draw the offsets of a new level, shape (n,), without changing the state. Source: [ARNP Alg. 4, Alg. 5]."""
     drawn = np.empty_like(state.anchor)
     for part in chunks(state.size):
         known = {other: offsets[part] for other, offsets in state.offsets.items()}
@@ -111,7 +111,7 @@ def _move_anchor(state: DenseState, cap: Fraction) -> None:
 
 
 def _wrap(state: DenseState, values: NoiseArray) -> None:
-    """Reduce values in place to 0 … modulus-1 if the family adds noise modulo a number."""
+    """Reduce values modulo the modulus of the family, in place. Do nothing if the family has no modulus."""
     modulus = state.family.modulus
     if modulus is not None:
         np.remainder(values, modulus, out=values)

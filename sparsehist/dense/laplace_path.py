@@ -189,8 +189,8 @@ def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> Fl
 
     `distance` is |noise| / sensitivity, and `clock` is a standard exponential variate.
     """
-    # With w = t * distance and product = level * distance, w + ln w = product + ln(product) + clock. Wright's omega
-    # function solves this for w. It underflows if product < 1e-280, but then (t - level) * distance is negligible.
+    # With w = t * distance and product = level * distance, the equation is w + ln w = product + ln(product) + clock.
+    # Wright's omega function returns w. It would underflow if product < 1e-280; then t is nearly level * e**clock.
     product = level * distance
     far = product > 1e-280
     ends = level * np.exp(clock)

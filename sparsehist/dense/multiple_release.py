@@ -121,14 +121,14 @@ class MultipleRelease:
             raise DeclarationError("step can only be set for real noise; integer families publish whole numbers")
         vector = read_truth(truth, family, truth_step)
         if chosen is not None and chosen > vector.step:
-            raise DeclarationError(f"step must divide the grid of the truth, {vector.step:g}, got {shown(step)}")
+            raise DeclarationError(f"step must be at most the step of the truth, {vector.step:g}, got {shown(step)}")
         self._begin(DenseState(vector.family, vector.values, vector.step), finest, chosen, vector.charge)
 
     @classmethod
     def from_release(cls, release: DenseRelease) -> MultipleRelease:
         """Return a `MultipleRelease` that draws coarser levels from a published release, without the truth.
 
-        The result is sealed at the level of the release. If the noise is real, coarser levels have up to 0.04 % more
+        The result is sealed at the level of the release. For real-valued noise, coarser levels have up to 0.04 % more
         variance, because published values are rounded.
 
         Raises:
@@ -177,7 +177,7 @@ class MultipleRelease:
     def to_bytes(self) -> bytes:
         """Return the state as bytes. They reveal the truth or, if this object is sealed, only a release at the cap.
 
-        Save the bytes after each release, before publishing it. Older bytes do not contain its noise.
+        Save the bytes after each `release`, before publishing: an object restored from older bytes draws new noise.
         """
         with self._lock:
             self._require_whole()

@@ -101,7 +101,7 @@ def tighten(
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:
-    """Return the grid step of a level, by default 2**(floor(log2(std)) - 4) or, if smaller, the step of the truth."""
+    """Return the grid step of a level; by default, 2**(floor(log2(std)) - 4), but at most the step of the truth."""
     if state.family.integer:
         return 1.0
     std = state.family.std(level)
@@ -147,7 +147,7 @@ def _line(release: DenseRelease) -> Line:
 
 
 def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
-    """Return the exact joint level if `exact` (for Gaussian noise), otherwise that of the lowest common ancestor."""
+    """Return the exact joint level if `exact` (Gaussian noise only), else the level of the lowest common ancestor."""
     depth = 0
     while len({line[: depth + 2][-1][0] for line in lines}) == 1 and all(
         len(line) > depth + 1 and line[depth][1] == lines[0][depth][1] for line in lines

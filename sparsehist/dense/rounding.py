@@ -17,12 +17,12 @@ from sparsehist.typing import FloatArray
 CHUNK = 1 << 16
 
 # Keep 25 bits of noise below the standard deviation. A double has 53 bits, so 28 bits remain for larger noise.
-# Each interval of the resulting lattice contains many of the doubles that numpy's normal sampler can return.
+# Each grid interval contains many of the doubles that numpy's normal sampler can return, which hides their gaps.
 _KEPT_BITS_BELOW_STD = 25
 
 
 def chunks(size: int) -> list[slice]:
-    """Return slices that divide a vector of `size` entries into chunks that fit the cache."""
+    """Return slices that divide a vector of `size` entries into chunks that fit in the cache."""
     return [slice(start, min(size, start + CHUNK)) for start in range(0, size, CHUNK)]
 
 
@@ -35,7 +35,7 @@ def as_power_of_two(step: float, what: str) -> float:
 
 
 def kept_step(std: float) -> float:
-    """Return the grid step of the noise that a sealed vector stores: 2**-25 * std, or up to half of it."""
+    """Return the grid step of the noise that a sealed vector stores: 2**-25 * std, rounded down to a power of two."""
     return math.ldexp(1.0, math.frexp(std)[1] - 1 - _KEPT_BITS_BELOW_STD)
 
 

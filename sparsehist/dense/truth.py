@@ -55,7 +55,7 @@ def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) 
 
 
 def require_categories(values: NoiseArray, family: DenseFamily) -> None:
-    """Raise DataError for values outside 0 … modulus-1 if the family adds noise modulo a number."""
+    """If the family has a modulus, raise DataError for values outside 0 … modulus-1."""
     modulus = family.modulus
     if modulus is not None and not all(
         0 <= int(values[part].min()) <= int(values[part].max()) < modulus for part in chunks(values.size)
@@ -92,7 +92,7 @@ def _whole(given: AnyArray) -> NoiseArray:
 
 def _floats(given: AnyArray, step: float) -> NoiseArray:
     if _largest(given) > _LARGEST_IN_STEPS * step:
-        raise DataError(f"the truth exceeds 2**52 times its grid; declare a truth_step coarser than {step:g}")
+        raise DataError(f"the truth has values above 2**52 grid steps; declare a truth_step coarser than {step:g}")
     return given.astype(np.float64)
 
 

@@ -37,7 +37,7 @@ _NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]
 
 
 def family_named(name: str, max_keys: int) -> Family:
-    """Return the noise family `name`, with the sensitivity for units that add at most 1 to each of `max_keys` cells.
+    """Return the noise family `name`, for units that change at most `max_keys` cells, each of them by at most 1.
 
     Example:
         >>> family_named("gaussian", 16).std(2)

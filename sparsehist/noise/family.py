@@ -21,7 +21,7 @@ from sparsehist.privacy.levels import Level, as_level, compared, quotient
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator, float_entries, noise_array, whole_number
 
 NoiseArray = AnyArray  # float64 for real families, int64 for integer families
-Norm = Literal["l1", "l2"]  # the norm of the change that one unit can make to a vector
+Norm = Literal["l1", "l2"]  # the norm that measures how much one unit can change a vector
 Three: TypeAlias = tuple[Fraction, Fraction, Fraction]  # three levels, from coarse to fine
 
 
@@ -193,9 +193,9 @@ class JumpFamily(Family):
         return increment
 
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Return the fine noise with probability `stays`, and always if coarse and fine noise are equal.
+        """Draw noise at the middle level. With probability `stays`, or if coarse == fine, it equals the fine noise.
 
-        Otherwise, refine the difference coarse - fine to the middle level, and add it to the fine noise.
+        Otherwise, it is the fine noise plus the difference coarse - fine, refined to the middle level.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)

@@ -123,7 +123,7 @@ class Gaussian(Family):
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Return v, w and s: at sensitivity 1, middle noise given the others is N(v * coarse + w * fine, s**2)."""
+    """Return v, w, s. Middle noise given coarse and fine noise is N(v * coarse + w * fine, s**2) at sensitivity 1."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

@@ -19,8 +19,8 @@ from sparsehist.errors import DataError
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, secret
 
 LARGEST_MEAN = 2**24  # the largest mean of a distribution whose table is cached
-# Cached tables leave out a probability of about e**-6000. This is enough even for all strings of up to 1000 bytes, a
-# domain of about e**5000 cells. Other tables leave out a probability of about e**-45.
+# Cached tables leave out a probability of about e**-6000. This is negligible even for a domain of e**5000 cells, such
+# as all UTF-8 strings of up to 1000 bytes. Other tables leave out a probability of about e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
 # Smaller means, and smaller distances of a uniform number from 0 or 1, are replaced by this number.
 _TINY = 1e-290
@@ -81,7 +81,7 @@ class IntegerLaw:
         return log_above, log_up_to
 
     def log_tails(self, threshold: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return ln P[Z > threshold] and ln P[Z <= threshold], for thresholds of any shape; -inf beyond the table."""
+        """Return ln P[Z > threshold] and ln P[Z <= threshold], for thresholds of any shape. ln 0 is -inf."""
         whole = np.clip(np.floor(np.asarray(threshold, np.float64)), self.first - 1, self.last)
         place = whole.astype(np.int64) - (self.first - 1)
         log_above, log_up_to = (each[place] for each in self._log_tails)
@@ -158,9 +158,9 @@ def part_quantile(
 ) -> IntArray:
     """Return quantiles of X given each sum X + Y, for independent X and Y with the distributions `part` and `rest`.
 
-    X and Y are both Poisson or both Skellam; `means` holds the means of X and Y or, if Skellam, of the Poisson terms
-    of X and Y. `sums` has shape (n,) or (rows, n); all rows use the same uniform numbers. Quantiles never decrease if
-    the sum increases (Efron 1965), even with rounding errors. Raise DataError if a sum is too improbable.
+    If X and Y are Poisson, `means` holds their means. If they are Skellam, X is a difference of Poisson numbers with
+    mean means[0], and Y of mean means[1]. `sums` has shape (n,) or (rows, n); all rows use the same uniform numbers.
+    Quantiles are nondecreasing in the sum (Efron 1965), despite rounding. Raise DataError if a sum is too improbable.
     """
     flat = np.asarray(sums, np.int64).reshape(-1)
     result = np.empty_like(flat)
@@ -190,7 +190,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Raise entries of `carried` where needed, so that each column has the order of `values`; shape (rows, n)."""
+    """Increase entries of `carried`, shape (rows, n), so that its columns are sorted like those of `values`."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

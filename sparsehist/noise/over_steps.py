@@ -110,8 +110,8 @@ class Factor(NamedTuple):
     def weights(self, point: int) -> tuple[FloatArray, float]:
         """Return the distribution of the noise at `point`, given the noise at all other points.
 
-        The result is the weights of the other points in the conditional mean, shape (m - 1,), and the standard
-        deviation. Both come from a column of the precision matrix, computed by two triangular solves.
+        It is normal. Its mean is a weighted sum of the noise at the other points. Return the weights, shape (m - 1,),
+        and the standard deviation. Both come from a column of the precision matrix, by two triangular solves.
         """
         from scipy.linalg import solve_triangular  # imported here because it is slow to import and rarely needed
 

@@ -1,8 +1,8 @@
 """Poisson noise, which gives (epsilon, delta)-DP, and the base class of Poisson and Skellam noise.
 
 Noise at a level is the value, at time 1/level, of a process with independent increments. Smaller levels are later
-times, so coarser noise is finer noise plus an independent increment. To refine noise, the finer noise is drawn given
-this sum.
+times, so coarser noise is finer noise plus an independent increment. To refine noise, the finer noise is drawn
+conditionally on the coarser noise.
 
 Papers: [ARNP Thm E.1].
 """
@@ -117,7 +117,7 @@ class Poisson(ProcessNoise):
         if self.sensitivity != 1:
             raise DeclarationError(
                 "Poisson noise needs max_keys=1, because its delta for units of several keys has no simple formula; "
-                f"use noise='skellam', also integer noise, or noise='gaussian'; got {self.sensitivity} keys"
+                f"use noise='skellam' (integer noise too) or noise='gaussian'; got {self.sensitivity} keys"
             )
 
     def mean(self, level: Level) -> float:

@@ -80,7 +80,7 @@ class RandomisedResponse(DenseFamily):
         return -math.expm1(-rate) / (1.0 + (self.categories - 1) * math.exp(-rate))
 
     def std(self, level: Level) -> float:
-        """Return the square root of the probability that an answer changes."""
+        """Return sqrt(P[an answer changes]), in place of a standard deviation, which categories do not have."""
         others = (self.categories - 1) * math.exp(-float(self.rate(level)))
         return math.sqrt(others / (1.0 + others))
 
@@ -109,7 +109,7 @@ class RandomisedResponse(DenseFamily):
     def _ends(
         self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, ...]], *, rng: Generator
     ) -> IntArray:
-        """Draw noise that is likely to equal one of two given values (noise at adjacent levels), entry by entry.
+        """For each entry, draw one of two given values with the probabilities `chances`, or any other category.
 
         `chances` returns three probabilities. If both values are equal, noise has this value with the first
         probability. If they differ, it has the first value with the second probability, and the second value with the

@@ -23,7 +23,7 @@ from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCD
 from sparsehist.privacy.levels import root
 from sparsehist.typing import FloatArray
 
-# Adding up pure-DP levels needs no delta, so use another bound only if it is below this fraction of their sum.
+# For pure DP, use a bound that needs a delta only if it is below this fraction of the sum of all epsilons.
 _WORTH_IT = 0.999
 _ORDERS = np.array([*map(float, range(2, 257)), *(float(1 << k) for k in range(9, 24))])
 
@@ -83,7 +83,7 @@ def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
 
 
 def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
-    """Return the joint epsilon of rho-zCDP and Skellam noise, proven by Rényi divergences of integer orders."""
+    """Return the joint epsilon of rho-zCDP releases and Skellam releases, by Rényi divergences of integer orders."""
     divergence = _ORDERS * float(rho)
     for part in noise:
         divergence = divergence + skellam.renyi_curve(_ORDERS, part.level, part.keys)
@@ -92,7 +92,7 @@ def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
 
 
 def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: float) -> float:
-    """Return the joint epsilon of Gaussian noise and randomised responses. `coins` counts them by epsilon."""
+    """Return the joint epsilon of Gaussian noise and randomised responses. `coins` has their number per epsilon."""
     if rho == 0 and len(coins) == 1 and coins.total() <= pure.MOST_RELEASES:
         ((level, times),) = coins.items()
         return min(high, pure.epsilon(delta, level, times))

@@ -116,7 +116,7 @@ class Filter:
 
 
 def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: int | None = None) -> Filter:
-    """Return the filter of a route; it limits the total cost of all releases to (epsilon, delta)-DP.
+    """Return the filter of a route that keeps all releases together (epsilon, delta)-DP.
 
     Args:
         route: One of `ROUTES` except "rho".
@@ -195,7 +195,7 @@ def _largest_within(epsilon: Fraction, delta: Fraction, law: str, keys: int = 1)
 
 
 def _largest(fits: Callable[[Fraction], bool], law: str) -> Fraction:
-    """Return the largest level that fits, rounded down to 12 digits; 0 if none fits. Smaller levels must fit too."""
+    """Return the largest level that fits, rounded down to 12 digits, or 0. All smaller levels are assumed to fit."""
     least = LEAST_OF_MEANS if law in (POISSON, SKELLAM) else _LEAST
     if not fits(least):
         return _NOTHING

@@ -85,7 +85,7 @@ def _delta(epsilon: float, rho: float) -> float:
 
 
 def _mills_ratio(x: float, mu: float = math.inf) -> float:
-    """Return the difference M(x) - M(x + mu) of Mills ratios, for x of at least -1."""
+    """Return M(x) - M(x + mu), a difference of Mills ratios, for x >= -1."""
     scale = max(x, 1.0)
     t = _NODES / scale
     return float(_WEIGHTS @ (np.exp(-x * t - t * t / 2.0) * -np.expm1(-mu * t))) / scale

@@ -29,7 +29,7 @@ _MOST_SUMS, _GRID_STEPS = 1 << 20, 1 << 16
 def delta(epsilon: Level, each: Level, times: int = 1) -> float:
     """Return the smallest delta for which several pure-DP releases are together (epsilon, delta)-DP.
 
-    `times` is the number of releases. Each of them is pure DP with the epsilon `each`.
+    Each of the `times` releases is pure DP with epsilon `each`.
 
     Example:
         >>> delta(7.5, 0.05, 1000)
@@ -40,7 +40,7 @@ def delta(epsilon: Level, each: Level, times: int = 1) -> float:
 
 
 def epsilon(delta: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest epsilon for which several pure-DP releases, as in `pure.delta`, are (epsilon, delta)-DP.
+    """Return the smallest epsilon for which `times` releases that are `each`-DP are together (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.05, 1000)

@@ -2,7 +2,7 @@
 
 Random bits come from AES-128 in counter mode, with a key of 128 bits from the operating system. Each operation makes
 a new generator, so a forked process does not repeat numbers of its parent, and no generator is ever stored.
-A normal number takes 10 ns and a uniform number 3 ns, as with numpy's PCG64.
+A normal draw takes 10 ns and a uniform draw 3 ns, as with numpy's PCG64.
 """
 
 from __future__ import annotations

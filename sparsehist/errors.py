@@ -93,7 +93,7 @@ _ANY_LITERAL = re.compile(_LITERAL % 1, _FLAGS)
 
 
 def without_credentials(text: str) -> str:
-    """Return a text without the credentials that can be recognised: in URLs, and as secrets in SQL statements."""
+    """Return a text without recognisable credentials, such as passwords in URLs and secrets in SQL statements."""
     text = _IN_URL.sub("…", text) if "://" in text else text
     text = _STATEMENT.sub(lambda found: _ANY_LITERAL.sub("'…'", found[0]), text)
     return _INSIDE.sub(r"\1…", _GIVEN.sub(r"\1'…'", text))

@@ -29,7 +29,7 @@ def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> st
     """Return the text ``name(value, …, key=value, …)``. The values must be converted to text already."""
     if all(map(_is_plain_name, named)):
         arguments = [f"{key}={value}" for key, value in named.items()]
-    else:  # one dict for all named arguments keeps their order
+    else:  # a name needs quotes: then all named arguments go into one dict, so that they keep their order
         arguments = ["**{" + ", ".join(f"{write_literal(key)}: {value}" for key, value in named.items()) + "}"]
     return f"{name}({', '.join([*values, *arguments])})"
 

@@ -61,7 +61,7 @@ def _explained(problem: BaseException) -> Answer:
     elif isinstance(problem, SparsehistError):
         kind, exit_code, message = type(problem).__name__, problem.exit_code, in_options(message)
     elif isinstance(problem, PermissionError):
-        from sparsehist.counting.log import shown  # hides directories, whose names may contain units
+        from sparsehist.counting.log import shown  # hides the 42 of a folder user=42, as it may be a unit
 
         kind, message = "InputError", f"{shown(str(problem.filename or 'a file'))}: permission is denied"
     else:

@@ -1,4 +1,4 @@
-"""The commands `create`, `append`, `finish`, `check` and `choose`, with which series are made from logs."""
+"""The commands that make series from logs (`create`, `append`, `finish`) or prepare for this (`check`, `choose`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Check the plan of a query: the output rows of a unit must depend only on rows of this unit and on public tables.
 
-DuckDB plans the query over empty tables; its filter pushdown turns IN into a semi join. `Check` finds the columns of
-each operator that name the unit. It refuses operators that depend on rows of several units or on the order of rows,
-and everything that is not listed: the lists fit the tested versions of DuckDB.
+DuckDB plans the query over empty tables; its filter pushdown turns IN into a semi join. For each operator, `Check`
+finds the columns that identify the unit. It refuses operators that depend on rows of several units or on the order of
+rows. It also refuses all operators and functions that are not in its lists, made for the tested versions of DuckDB.
 
 Two things are not checked: whether the unit column of a private source really contains the unit, and whether an error
 of DuckDB, such as a failed cast, reveals that some row caused it.
@@ -93,7 +93,7 @@ class Check:
         require(complete or not relation.private, f"{refusal} {', '.join(self._units)}")
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
-        """Return whether rows of a join belong to at most one unit. `equal` has the indexes of compared columns."""
+        """Return whether a joined row has at most one unit. `equal` has the unit columns that the join equates."""
         same = {one for one, other in equal if one is not None and one == other}
         return not (left.private and right.private) or len(same) == len(self._units)
 
@@ -161,7 +161,7 @@ class Check:
         return Relation((*grouped.units, *[None] * len(aggregates)), below.private, frozenset(range(len(groups))))
 
     def _check_aggregate(self, one: Node, below: Relation, ordered: frozenset[str]) -> None:
-        """Refuse an aggregate that depends on the order of rows. Those in `ordered` may depend on their ORDER BY."""
+        """Refuse an aggregate whose result may depend on the order of rows, unless its ORDER BY determines it."""
         name, children = one["_function"], one.get("children", [])
         require(name in language.ADDING | language.ORDERLESS | ordered, language.refused_function(name))
         if not below.private:
@@ -178,9 +178,10 @@ class Check:
         require(not ties, f"{name} {_TIE}")
 
     def _window(self, node: Node, below: Relation) -> Relation:
-        """Check windows. If a function picks rows, such as row_number(), ORDER BY must distinguish different rows.
+        """Check window functions. Where the order of ties matters, as for row_number(), only equal rows may tie.
 
-        If rows may be equal, two such windows must have the same ORDER BY, because each sorts equal rows anew.
+        If a relation may contain equal rows, all windows of such functions must have the same PARTITION BY and
+        ORDER BY: otherwise, each of them may put equal rows in a different order.
         """
         orders = []
         for one in node["expressions"]:
@@ -255,7 +256,7 @@ def _planned(query: Rewriting) -> tuple[list[str], Node]:
 
 
 def _node(node: Node) -> Node:
-    """Add kind, function, type and column to a node. Drop alias and position, so that equal expressions are equal."""
+    """Add kind, function, type and column. Drop alias and position, so that copies of an expression compare equal."""
     kept = {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
     kind = str(node.get("expression_class", node.get("type"))).removeprefix("LOGICAL_")
     type_ = node["value"]["type"] if kind == "BOUND_CONSTANT" else node.get("return_type", {})

@@ -42,8 +42,8 @@ class Closed:
         spill = ExitStack()
         connection = connected(spill, autoload_known_extensions=False)
         if _FLOATS.search(str(self.columns)):
-            # Minima and maxima in Parquet files omit NaN, DuckDB's largest number. These optimizers use them, and so
-            # does the reader of a file, if DuckDB moves a condition into it, which `_put` prevents.
+            # The min/max statistics of Parquet files omit NaN, which DuckDB sorts above all other numbers. The two
+            # optimizers below use them. So would a file reader with a pushed-down filter, which `_put` prevents.
             connection.execute("set disabled_optimizers = 'statistics_propagation,join_filter_pushdown'")
         for view in self.sources:
             self._put(connection, view)
@@ -59,7 +59,7 @@ class Closed:
         source, columns, listed = self.sources[view], self.columns[view], []
         for name, kind in columns.items():
             cast = f"cast({quoted(name)} as {kind})"
-            if _FLOATS.search(kind):  # DuckDB moves no condition on two columns into a file's reader
+            if _FLOATS.search(kind):  # DuckDB does not push a filter on two columns down to a file reader
                 other = next((other for other in columns if other != name), name)
                 cast = f"case when {quoted(name)} is null and {quoted(other)} is null then null else {cast} end"
             listed.append(f"{cast} as {quoted(name)}")
@@ -68,7 +68,7 @@ class Closed:
             table = source.opens()
             is_relation = isinstance(table, duckdb.DuckDBPyRelation)
             connection.register(reader, table.to_arrow_reader() if is_relation else table)
-            # Streams are read once. DuckDB may compute a CTE twice, and reads one relation of a connection at a time.
+            # A stream can be read only once, and a connection has one at a time. But DuckDB may compute a CTE twice.
             once = "WITH " not in self.text.upper() and self.text.count("memory.main.source_") == 1
             if is_relation and not once:
                 connection.execute(f"create table stored_{view} as from {reader}")
@@ -78,7 +78,7 @@ class Closed:
 
 
 def connected(spill: ExitStack, **settings: bool | int) -> duckdb.DuckDBPyConnection:
-    """Open DuckDB without the variables of the program; closing `spill` deletes its temporary files."""
+    """Open a DuckDB that cannot read Python variables as tables. Closing `spill` deletes its temporary files."""
     alone = {"autoinstall_known_extensions": False, "python_enable_replacements": False}
     connection = duckdb.connect(":memory:", config={**alone, **settings})
     ((progress,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()
@@ -109,7 +109,7 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
             connection.execute(statement("guarantee_lock"))
             try:
                 Check(rewritten, units).run(keys)
-            except StatementError:  # perhaps only because rows tie in ORDER BY
+            except StatementError:  # ties in an ORDER BY may be the only reason: break them and try again
                 rewritten.break_ties()
                 Check(rewritten, units).run(keys)
         return Closed(rewritten.text, rewritten.sources, columns, verified)

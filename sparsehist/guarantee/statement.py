@@ -87,7 +87,7 @@ class Rewriting:
         return names
 
     def _select(self, text: str, **inserted: Node) -> Node:
-        """Parse one SELECT into a tree without source positions. Replace columns and tables that `inserted` names."""
+        """Parse a SELECT into a tree without positions. Replace the columns and tables in `inserted` by its nodes."""
 
         def plain(node: Node) -> Node:
             name = (node.get("column_names") or [node.get("table_name")])[0]
@@ -154,7 +154,7 @@ class Rewriting:
         return self._file(node, self._expression(f"{reader}({_literal(path[0])})"), alias)
 
     def _file(self, node: Node, call: Node, alias: str = "") -> Node:
-        """Return the view that replaces a call of a file reader. The source of the view has the call as text."""
+        """Return the view that replaces a call of a file reader. Its `Source` contains the call as SQL text."""
         name = call["function_name"].lower()
         require(name in READERS, f"{name}(…) is not a source: use {', '.join(READERS)}, or pass a table in tables=")
         try:  # compute a struct of the arguments, which fails unless they are constants with different names
@@ -206,8 +206,8 @@ class Rewriting:
     def break_ties(self) -> None:
         """Add columns to the ORDER BY of each function that picks rows, so that only equal rows tie.
 
-        For windows of a SELECT with GROUP BY, these columns are the groups. Otherwise they are the rows of all tables
-        in FROM, as structs and as text; the text of 0.0 differs from that of -0.0.
+        In windows of a SELECT with GROUP BY, the expressions of GROUP BY are added. Otherwise, the row of each table
+        in FROM is added as a struct, and again as text, because the text of 0.0 differs from that of -0.0.
         """
         for select in [node for node in nodes(self.tree) if node.get("type") == "SELECT_NODE"]:
             tables, groups = _tables(select.get("from_table") or {}), select.get("group_expressions", ())

@@ -28,7 +28,8 @@ _CATALOGUE = frozenset(
     information_schema.tables information_schema.columns information_schema.schemata
     """.split()
 )
-# Refused: functions that have side effects, sleep, plan or run SQL given as text, or reveal facts about the machine.
+# Refused: functions that plan or run SQL given as text, that sleep or have other side effects, or that reveal facts
+# about the machine.
 _FUNCTIONS = frozenset(
     """
     write_log sleep_ms nextval currval setval getenv current_setting current_query getvariable stats vector_type

@@ -88,7 +88,7 @@ class _Series:
 
 
 class ScriptCheck:
-    """A check of a script that predicts the state of the store after each statement, and runs none.
+    """Check a script without running it: predict the state of the store after each statement.
 
     Attributes:
         series: The predicted series by name.
@@ -177,7 +177,7 @@ class ScriptCheck:
         declaration = Declaration(name=name, **values)
         appended = declaration.steps is not None or declaration.every is not None
         if appended and statement.query:
-            raise StatementError("with the option steps or every, leave out AS and the query: use them in APPEND TO")
+            raise StatementError("if 'steps' or 'every' is set, CREATE SERIES takes no query: write it in APPEND TO")
         if not appended and not statement.query:
             raise StatementError("expected AS and a query of the log, as in AS SELECT user_id, query FROM …")
         existing = self.series.get(name)
@@ -199,7 +199,7 @@ class ScriptCheck:
         return LogQuery(declaration, public, adds=None if series.series_id else added)
 
     def _foreseen(self, statement: Statement) -> str:
-        """Describe the cost of a statement and add it to the ledger. Refuse what a run would refuse."""
+        """Predict the cost of a statement, and add it to the predicted ledger. Raise an error if a run would."""
         values, log = statement.values, statement.log
         match statement.kind:
             case "":
@@ -215,7 +215,8 @@ class ScriptCheck:
                 ended, series = self.ledger.ended_by_dropping(statement.name), self.series.get(statement.name)
                 if series is not None and series.series_id:
                     account = replace(self.ledger.accounts[series.series_id], dropped=datetime.now(UTC))
-                    self.ledger = self.ledger.with_series(account)  # a dropped series keeps its costs and its period
+                    # After the drop, the costs stay in the ledger, and a released period cannot be counted again.
+                    self.ledger = self.ledger.with_series(account)
                 return f"{ended}erases the series; what it has cost stays in the ledger"
             case "set budget":
                 event, budget = budget_event(self.ledger, **values)
@@ -311,7 +312,7 @@ def _discovery(statement: Statement) -> LogQuery:
 
 
 def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:
-    """Let DuckDB parse a statement, and return its kind and the names of its parameters, which must have values."""
+    """Parse a statement with DuckDB, and return its kind and parameter names. Refuse a parameter without value."""
     statement = parsed(piece.text, session)
     names = set(statement.named_parameters)
     if unknown := [name for name in sorted(names) if name.lower() not in session.parameters]:

@@ -1,8 +1,9 @@
 """Show DuckDB's messages about a statement without quotations from the data.
 
 Errors of the parser, binder and catalog are about the words of the statement, so their first line is shown. Further
-lines may list columns of a file. Even the first line may contain values of rows, which an ENUM or a pivot turns into
-names: so nested types are shortened, and quotations are shown only if all their words are in the statement.
+lines may list columns of a file. Even the first line may contain data: an ENUM type lists its values, and a pivot
+turns values into column names. Therefore ENUM types, and types that may contain one, are shown without their details,
+and a quotation is shown only if all its words occur in the statement.
 For other errors, only the kind of the error is shown. While a DuckDB variable is set, this applies to every error,
 because a message may contain the value of the variable.
 """
@@ -41,7 +42,7 @@ def public_message(connection: duckdb.DuckDBPyConnection, text: str, problem: du
 
 
 def _has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return True unless DuckDB certainly has no variables. The value of a variable could come from the log."""
+    """Return whether DuckDB has variables, whose values could come from the log. If in doubt, return True."""
     try:
         return bool(connection.execute("select name from duckdb_variables()").fetchall())
     except duckdb.Error:

@@ -164,7 +164,7 @@ class Words:
 class Clause:
     """A clause of a statement."""
 
-    pattern: str  # as docs/sql_reference.md shows the clause; words in capitals are keywords
+    pattern: str  # syntax of the clause, as in docs/sql_reference.md, with keywords in capitals
     field: str  # key of the value in `Statement.values`
     read: Callable[[Words], Any] = Words.value  # function that reads the value and any keywords after it
 

@@ -171,8 +171,8 @@ class Session:
     def _source(self, statement: Statement) -> object:
         """Return the log of a statement: its checked query, or with the option `unverified`, the rows of the query.
 
-        If IF NOT EXISTS keeps a series, its query is not run. Then a query whose check fails, perhaps because its
-        tables no longer exist, is returned unchecked.
+        With IF NOT EXISTS, the query is not run if the series already exists. In this case, a query that fails its
+        check, perhaps because its tables no longer exist, is returned unchecked.
         """
         log, bound = statement.log, self._bound(named_parameters(statement.query, self.parameters))
         if log.declaration.unverified:
@@ -205,7 +205,8 @@ class Session:
             release = self._made_before(*path[-2:])
             if release is not None:
                 return Source(name, public=True, opens=lambda: release.frame)
-        if reader_of(name):  # files are left to the check of the query, because DuckDB would guess types
+        # The check of the query opens files itself. If they were opened here, DuckDB would guess their column types.
+        if reader_of(name):
             return None
         text = f"from {'.'.join(map(quoted, path))}"
         try:
@@ -334,7 +335,7 @@ class Session:
 
 
 def named_parameters(query: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a query names, because DuckDB refuses values for other names."""
+    """Return only those parameters that a query names: DuckDB refuses values for any others."""
     named = {name.lower() for name in re.findall(r"\$(\w+)", query)}
     return {name: value for name, value in parameters.items() if name.lower() in named}
 

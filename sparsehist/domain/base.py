@@ -130,7 +130,7 @@ class Domain(abc.ABC):
         return self._keys(numbers)
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Cast keys of a log to canonical dtypes, in the same order. The domain must accept the dtypes of the log."""
+        """Cast keys of a log to canonical dtypes, row by row. The domain must accept the dtypes of the log."""
         import polars as pl
 
         dtypes = zip(key_names(self.columns), self.dtypes, strict=True)
@@ -166,8 +166,8 @@ class Domain(abc.ABC):
     def _require_writable_size(self) -> None:
         if self.size > GREATEST_SIZE:
             raise DomainError(
-                "a domain may have at most 10**4000 cells: lower the limit on bytes or characters, or "
-                f"declare hash64() or open(delta=…), whose keys may have any length; got {self.describe()}"
+                f"a domain may have at most 10**4000 cells, got {self.describe()}; lower the limit on bytes or "
+                "characters, or declare hash64() or open(delta=…), whose keys may have any length"
             )
 
     @staticmethod

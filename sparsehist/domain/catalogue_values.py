@@ -77,7 +77,7 @@ def check_series(series: pl.Series, kind: str | None) -> pl.Series:
 
 
 def sha256_of(values: pl.Series) -> str:
-    """Return the SHA-256 of canonical values: of their dtype, the lengths of strings, and all bytes."""
+    """Return a SHA-256 over the dtype, the lengths of the strings and the bytes of canonical values."""
     digest = hashlib.sha256(f"{values.dtype}\n".encode())
     if values.dtype == pl.String:
         digest.update(values.str.len_bytes().to_numpy().astype("<u8").tobytes())
@@ -115,7 +115,7 @@ def _cast(series: pl.Series, kind: str) -> pl.Series:
     if kind == "string" and canonical.dtype.is_integer():
         return canonical.cast(pl.String)
     if canonical.dtype != pl.String:
-        raise DomainError(f"only text can be converted to another kind; got {canonical.dtype} and kind {kind!r}")
+        raise DomainError(f"values cannot be converted from {canonical.dtype} to kind {kind!r}; write them as text")
     read = _from_text(canonical, kind)
     if (bad := read.is_null()).any():
         value = canonical[_first(bad)]
@@ -124,7 +124,7 @@ def _cast(series: pl.Series, kind: str) -> pl.Series:
 
 
 def _recognised(text: pl.Series) -> pl.Series:
-    """Convert strings to integers, dates or booleans if all of them have the canonical spelling of that type."""
+    """Convert strings to integers, dates or booleans if all are canonical spellings of one of these types."""
     for name in ("integer", "date", "boolean"):
         read = _from_text(text, name)
         if not read.has_nulls():

@@ -56,7 +56,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         max_bytes: Largest length in UTF-8 bytes.
         max_chars: Largest length in characters (Unicode scalar values), instead of `max_bytes`.
         alphabet: The allowed characters, or one of "ascii", "printable_ascii", "lowercase", "uppercase", "letters",
-            "digits", "alphanumeric". By default, all Unicode scalar values are allowed, so all valid UTF-8.
+            "digits", "alphanumeric". By default, all characters that UTF-8 can encode are allowed.
 
     Raises:
         DomainError: If the bound is not from 1 to 4096 or too small for any character, the
@@ -165,7 +165,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 class _Group(NamedTuple):
-    """All characters with the length `cost`: how many they are, and the rank of the first one in the alphabet."""
+    """The characters with the length `cost`: their number, and the rank of the first of them in the alphabet."""
 
     cost: int
     size: int

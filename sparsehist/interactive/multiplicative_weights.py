@@ -53,7 +53,7 @@ class WeightedAnswer:
 
 @dataclass(frozen=True)
 class Weighing:
-    """The public parameters of a session, in which adaptive queries are answered. `start` begins the session.
+    """The public parameters of a session that answers adaptively chosen queries. `start` begins the session.
 
     Args:
         cells: Size of the domain; from 2 to 10**7.
@@ -109,7 +109,7 @@ class Weighing:
 
     @property
     def error(self) -> float:
-        """Bound on the error of answers, in counts: 4 alpha times the mass."""
+        """Bound on the error of answers, in counts: the accuracy times the mass."""
         return 4 * float(self.alpha) * present(self.mass)
 
     @property
@@ -155,7 +155,7 @@ class Weighing:
 
     @property
     def threshold(self) -> int:
-        """Threshold of the comparisons, in counts: 3 alpha times the mass, rounded up."""
+        """Threshold of the comparisons, in counts: three quarters of the accuracy times the mass, rounded up."""
         return math.ceil(3 * self.alpha * present(self.mass))
 
     def noise(self, scale: int) -> DiscreteLaplace:
@@ -223,7 +223,7 @@ def verdict(
 
 
 def pull(query: FloatArray, *, high: bool) -> FloatArray:
-    """Return 1 for each cell that an update decreases: all cells of the query if `high`, else all other cells."""
+    """Return 1 for each cell that an update decreases (the query's cells if `high`, else all others), else 0."""
     return query if high else 1.0 - query
 
 
@@ -237,7 +237,7 @@ def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
 class MultiplicativeWeights:
     """The state of a session of queries, made by `Weighing.start`. It contains true counts, so it is secret.
 
-    The session costs its level, whatever is asked. No ledger records this cost; the ledger records only sessions from
+    The session costs its level, whatever is asked. The ledger records this cost only if the session was started with
     `Series.interactive`. `ask` returns the next state and an answer: save the state first, then send the answer.
     Using the same state twice costs more than the level.
 

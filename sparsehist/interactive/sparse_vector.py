@@ -90,7 +90,7 @@ class SparseVector:
 
 @dataclass(frozen=True, repr=False)
 class AboveThreshold:
-    """The state of a sparse vector, made by `SparseVector.start`.
+    """The state of a run of the sparse vector technique, made by `SparseVector.start`.
 
     All answers together are `level`-DP, for any number of adaptively chosen queries. `ask` returns the next state and
     an answer: save the state first, then send the answer. Using the same state twice costs more than the level.

@@ -28,7 +28,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 _LONGEST_PRICED = 4096
 # If the matrix of a list of queries has more than 2**21 entries, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Each of these strategies is tried only up to this number of cells. For `direct`, it is the number of queries.
+# Each of these strategies is tried only up to this number of cells; `direct`, only up to this number of queries.
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
 _RANK = 1e-12  # eigenvalues below this fraction of the largest one are rounding errors
 
@@ -134,7 +134,6 @@ def _nuclear_norm(workload: Workload) -> float | None:
 
 
 def _priced(strategy: Strategy, max_keys: int, *, pure: bool) -> tuple[float, float]:
-    """Return the predicted mean squared error and the sensitivity of a strategy."""
     sensitivity = strategy.l1(max_keys) if pure else strategy.l2(max_keys)
     return sensitivity**2 * strategy.mean_variance(), sensitivity
 
@@ -162,7 +161,7 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
 
 
 def _shorter(workload: Workload, max_keys: int) -> Workload:
-    """Return a smaller, similar workload on which strategies are compared faster, or the workload itself."""
+    """Return a smaller, similar workload for comparing strategies, or the workload itself if it is small enough."""
     if isinstance(workload, Prefix) or (isinstance(workload, Ranges) and not workload.explicit):
         length = min(workload.n, max(_LONGEST_PRICED, 8 * max_keys))
         return workload if length == workload.n else type(workload)(length)

@@ -23,7 +23,7 @@ from sparsehist.workload.queries.workload import Workload
 LARGEST_GRAM = 1024
 """Largest number of cells for which a Gram matrix (cells by cells) is computed."""
 
-# Bounds are multiplied by this factor, which is far larger than the rounding error of the sums in this module.
+# Bounds are multiplied by this factor, which exceeds 1 by far more than the relative error of sums in this module.
 ROUND_UP = 1.0 + 1e-9
 _MOST_PATTERNS = 2**12
 _BLOCK = 32
@@ -67,14 +67,14 @@ def squared_l2_of_tables(
 ) -> float:
     """Bound the squared L2 sensitivity if G[x, x'] depends only on the columns in which the cells x and x' differ.
 
-    G[x, x'] = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i, where cell x has the value x_i in column i. `parts` holds f_A >= 0
-    for each set A of columns, and `ratios` holds r_i in [-1, 0]. The bound assumes that the pairs of cells with the
-    largest G occur as often as the domain allows.
+    G[x, x'] = Σ_C f_C Π_{i ∈ C, x_i ≠ x'_i} r_i is a sum over sets C of columns, and x_i is the value of cell x in
+    column i. `parts` holds f_C >= 0 for each set C, and `ratios` holds r_i in [-1, 0]. The bound assumes that the
+    pairs of cells with the largest G occur as often as the domain allows.
 
     Source: Lindsey 1964 for the number of pairs that differ in one column only.
     """
     wide = [column for column, size in enumerate(sizes) if size > 1]
-    # factors[A, i] is r_i if the set A contains column i, and otherwise 1.
+    # factors[C, i] is r_i if the set C contains column i, and otherwise 1.
     factors = np.ones((len(subsets), len(sizes)))
     for row, subset in enumerate(subsets):
         factors[row, list(subset)] = ratios[list(subset)]
@@ -86,7 +86,7 @@ def squared_l2_of_tables(
         for pattern in combinations(wide, length):
             value = float(parts @ factors[:, pattern].prod(axis=1))
             patterns.append((value, math.prod(sizes[column] - 1 for column in pattern), length))
-    # If two cells differ in column i and perhaps in others, |G| is at most Σ_A |factors[A, i]|·f_A, since |r| <= 1.
+    # If two cells differ in column i and perhaps in others, |G| is at most Σ_C |factors[C, i]|·f_C, since |r| <= 1.
     if longest < len(wide):
         most = float((parts @ np.abs(factors[:, wide])).max())
         patterns.append((most, math.prod(sizes), longest + 1))
@@ -100,7 +100,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return the largest number of pairs of cells that differ in one column only, among any `keys` cells."""
+    """Return the largest number of pairs that differ in exactly one column, over all sets of `keys` cells."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, keys)  # fits an int64
@@ -118,7 +118,7 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """Return a vector v: the k largest entries of any row of `|G|` sum to at most the first k entries of v."""
+    """Return a vector v. For every k, any k entries of a row of `|G|` sum to at most v[0] + … + v[k - 1]."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 

@@ -27,7 +27,7 @@ WORKLOADS = [
     (lambda: Prefix().shape, "no size yet"),
     (lambda: Prefix().for_domain((10**69,)), "declare a series over integers"),
     (lambda: Ranges([(0, 7)]).for_domain((7,)), "high < 7"),
-    (lambda: Ranges(10**6).apply(np.zeros(10**6)), "at most 4096 cells"),
+    (lambda: Ranges(10**6).apply(np.zeros(10**6)), "up to 4096 cells"),
     (Union, "at least one workload"),
     (lambda: Union(Prefix(4), Prefix(5)), "same columns"),
     (Marginals, "k, up_to"),

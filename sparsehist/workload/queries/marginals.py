@@ -121,7 +121,7 @@ class Marginals(Workload):
         return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays "column_i": for each query, the index of its value of column i; -1 if it sums over all."""
+        """Return arrays "column_i". They hold the index of each query's value, or -1 for the sum over all values."""
         described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):

@@ -15,7 +15,7 @@ from sparsehist.workload.queries.workload import AnswerArray, Workload
 
 _LARGEST_INTEGER = 2**20  # with entries up to this size, answers fit in int64 if the counts sum to less than 2**43
 _LARGEST = 1e60  # the fourth power of an entry of this size, and its inverse, fit in a double
-_MOST_ENTRIES = 10**6  # a limit is needed, because every release stores the matrix as text
+_MOST_ENTRIES = 10**6  # limit on nonzero entries; every release stores the matrix as text
 
 
 class Matrix(Workload):
@@ -89,7 +89,8 @@ def _read(text: str) -> sparse.csr_array:
         read.check_format()
     except (ValueError, OverflowError):
         raise DeclarationError(
-            "cannot read the matrix; write the number of cells and rows of cell:weight: matrix('5; 0:1 4:1; 2:-0.5')"
+            "cannot read the matrix; write the number of cells, then the cell:weight entries of each row, such as "
+            "matrix('5; 0:1 4:1; 2:-0.5')"
         ) from None
     return read
 

@@ -53,7 +53,7 @@ class Union(Composite):
         super().__init__(*parts)
         for part in parts:
             if not part.explicit:
-                raise DeclarationError(f"union() takes only listed workloads: list the ranges, got {part.describe()}")
+                raise DeclarationError(f"list the ranges you need: union() cannot contain {part.describe()}")
         sizes = {part.columns for part in parts if not part.is_open}
         if len(sizes) > 1:
             raise DeclarationError(f"all parts of a union must have the same columns, got the sizes {sorted(sizes)}")
@@ -124,7 +124,7 @@ class Kronecker(Composite):
             return
         for factor in factors:
             if not factor.explicit and factor.n_cells > LARGEST_LISTED:
-                raise DeclarationError(f"a factor has too many ranges: list those you need, got {factor.describe()}")
+                raise DeclarationError(f"list the ranges you need: there are too many in {factor.describe()}")
         if self.n_queries > MOST_QUERIES:
             raise DeclarationError(f"ask for fewer queries: at most 2**31 are possible, got {self.n_queries}")
 
@@ -163,8 +163,8 @@ class Kronecker(Composite):
     def queries(self) -> Mapping[str, IntArray]:
         """Return arrays that describe the queries. For the factor that begins at column i, their names end in _i.
 
-        "column_i" holds indices of values, or -1 for the sum over all values. "low_i" and "high_i" are the ends of
-        ranges. Other factors append _i to the names of their arrays.
+        Identity and total factors have an array "column_i": the index of a value, or -1 for the sum over all values.
+        Ranges have the arrays "low_i" and "high_i". For other factors, _i is appended to the names of their arrays.
         """
         described: dict[str, IntArray] = {}
         before, first = 1, 0

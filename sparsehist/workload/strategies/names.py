@@ -55,7 +55,7 @@ def _strategy(value: object, workload: Workload) -> Strategy:
         return combined(workload, list(map(_strategy, form.values, parts)))
     maker = _NOTATION.kind(form, _MAKERS)
     if form.values:
-        raise DeclarationError(f"write parameters with names, as in spectral(blend=4), got {form.name}(…)")
+        raise DeclarationError(f"write parameters with names, as in spectral(blend=4), instead of {form.name}(…)")
     for given in form.named.values():
         if type(given) not in {int, float, bool, str}:
             _NOTATION.refuse(given, form)

@@ -1,7 +1,7 @@
 """Provide `Optimised`, a numerically optimised factorization of a workload with few cells.
 
-If units have one cell, X = RᵀR minimises tr(AᵀA X⁻¹) among matrices with diagonal 1. With V = diag(v), the minimum is
-X = V^-½ (V^½ AᵀA V^½)^½ V^-½, where v = diag((V^½ AᵀA V^½)^½) is found in a fixed number of iterations. If units have
+If units have one cell, X = RᵀR minimises tr(AᵀA X⁻¹) among matrices with diagonal 1. The minimum is attained at
+X = V^-½ (V^½ AᵀA V^½)^½ V^-½, where V is diagonal and has the same diagonal v as (V^½ AᵀA V^½)^½. If units have
 several cells, X is the best mixture (1 - t)·Y + t·I, where Y is V^-½ (V^½ AᵀA V^½)^0.8 V^-½, scaled to diagonal 1.
 
 Source: the fixed point is from Denisov, McMahan, Rush, Smith and Thakurta 2022; iterations and mixtures are ours.
@@ -23,7 +23,7 @@ from sparsehist.workload.strategies.strategy import Invertible
 LARGEST = 512
 """Largest number of cells; the time of an iteration grows with its cube."""
 
-_STEPS = 40
+_STEPS = 40  # number of iterations that approximate the weights v (see the module docstring)
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
 _POWER = 0.8  # with this exponent, errors for 5 to 60 cells per unit are within 1 % of those with the best exponent
 # Eigenvalues below this fraction of the largest are rounding errors: no query depends on their eigenvectors.

@@ -2,8 +2,8 @@
 
 For a set A of columns, y_A is the marginal over A, and the residual P_A y_A is y_A with its mean subtracted along
 each column. The strategy adds noise of standard deviation σ_A to P_A y_A, for every subset A of the columns of a
-requested marginal. A marginal is the sum of its residuals, each divided evenly among the values of the other columns.
-See docs/mathematics.md, "Workloads".
+requested marginal. A marginal over B is the sum of the residuals of all subsets A of B, each divided evenly among the
+values of the columns in B that are not in A. See docs/mathematics.md, "Workloads".
 
 Source: Xiao, He, Zhang and Kifer 2023 (ResidualPlanner), with centred independent noise of the same distribution.
 """

@@ -1,8 +1,9 @@
 """The spectral strategy for one column: R = (W^½ + c·I)^½ with scaled columns, applied in time O(n log n).
 
 W is AᵀA for all prefix sums or all ranges. Multiplying R by an orthogonal matrix does not change the distribution of
-releases, so R·x = κ^½ ∘ S(x/d) and R⁻¹·z = d ∘ Sᵀ(z/κ^½). Here S is a fast orthogonal transform, κ the eigenvalues of
-K = W^½ + c·I, d the column scaling, and ∘ multiplies entries. Bounds: docs/mathematics.md, "Workloads".
+releases, so we may choose R·x = κ^½ ∘ S(x/d) and R⁻¹·z = d ∘ Sᵀ(z/κ^½). Here S is a fast orthogonal
+transform, κ the eigenvalues of K = W^½ + c·I, d the column scaling, and ∘ multiplies entries.
+Bounds: docs/mathematics.md, "Workloads".
 """
 
 from __future__ import annotations
@@ -60,12 +61,11 @@ class Spectral(Invertible):
 
     @cached_property
     def _table(self) -> FloatArray:
-        """The table that defines W^½ (see `spectral_kernels`). The table of K = W^½ + c·I differs at index 0."""
+        """The table that defines W^½ (see `spectral_kernels`). With c added at index 0, it defines K = W^½ + c·I."""
         return self.kernel.table(self.kernel.singular_values)
 
     @cached_property
     def _inverse_table(self) -> FloatArray:
-        """The table that defines the inverse of K = W^½ + c·I (see `spectral_kernels`)."""
         return self.kernel.table(1 / self._spectrum)
 
     @cached_property

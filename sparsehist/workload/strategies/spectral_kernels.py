@@ -48,7 +48,7 @@ class Kernel(abc.ABC):
         return np.asarray(table[apart] + self.sign * table[apart + self.shift :: 2][: self.n - apart])
 
     def sums_before(self, table: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return Σ_{j < i} K[i, j]·w_j for every i. Off-diagonal blocks take two convolutions each."""
+        """Return Σ_{j < i} K[i, j]·w_j for every i. K is split into blocks; most take two convolutions."""
         sums = np.zeros(weights.size)
 
         def add(first: int, last: int) -> None:

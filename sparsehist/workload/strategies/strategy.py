@@ -91,7 +91,7 @@ class Strategy(abc.ABC):
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Return a vector v: the k largest entries of any row of `|RᵀR|` sum to at most the k largest of v."""
+        """Return a vector v. No k entries of a row of `|RᵀR|` have a larger sum than the k largest entries of v."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))

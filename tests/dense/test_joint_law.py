@@ -37,7 +37,10 @@ def noise_at(family, order, seal_before=None):
 
 
 def check(family, order, seal_before):
-    """Check the joint distribution of the noise, and that noise of another vector at one level is rejected."""
+    """Check the joint distribution of the noise.
+
+    Negative control: if the noise at one level is replaced by that of another vector, it must be rejected.
+    """
     noise = noise_at(family, order, seal_before)
     assert_consistent(joint_p_value(family, noise), repr(family))
     assert_detected(joint_p_value(family, noise | noise_at(family, order[:1])), "a level of another path")

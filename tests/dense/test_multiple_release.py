@@ -42,7 +42,7 @@ STEPS = st.lists(st.sampled_from([*LEVELS, "seal", "bytes", "pickle"]), min_size
 def done(vector, step, published):
     """Seal, store, reload or release a vector; return the vector, and record the first release at each level."""
     if step == "seal":
-        with suppress(LevelOrderError):  # nothing was released yet, or the levels are too far apart
+        with suppress(LevelOrderError):  # sealing may be refused, for example if nothing was released yet
             vector.seal()
             assert vector.sealed
     elif step == "bytes":
@@ -58,7 +58,7 @@ def done(vector, step, published):
 
 
 @settings(max_examples=100)
-@example(Gaussian(3.0), [0.0] * 3, None, ["1e-6", "seal"])  # the noise is 2**25 times as wide as the grid
+@example(Gaussian(3.0), [0.0] * 3, None, ["1e-6", "seal"])  # the standard deviation is 2**25 grid steps
 @given(st.sampled_from(FAMILIES), st.one_of(WHOLE, REAL), st.sampled_from([None, "17"]), STEPS)
 def test_what_was_released_is_released_again(family, truth, cap, steps):
     """Sealing, storing and reloading a vector never change the numbers that were released."""
@@ -161,7 +161,7 @@ def _release_in_child(vector, pipe):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_serves_what_was_released_and_draws_nothing_new():
-    """A forked process returns existing releases and refuses new releases, because their noise would differ."""
+    """A forked process returns existing releases but refuses new ones, whose noise would differ from its parent's."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     values = vector.release("0.2").values
     ours, theirs = multiprocessing.get_context("fork").Pipe()

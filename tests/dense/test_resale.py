@@ -52,7 +52,7 @@ def tree(family):
 
 
 def test_branches_cost_the_level_of_their_lowest_common_ancestor():
-    """Resold releases together cost the level of their common ancestor; on one branch, the finest level."""
+    """Releases on one branch cost their finest level, and on several branches the level of their common ancestor."""
     held = tree(DiscreteLaplace())
     expected = {
         ("parent",): 1,

@@ -89,7 +89,7 @@ def test_a_file_catalogue_is_read_from_a_copy(tmp_path):
 
 
 def test_a_changed_file_is_refused(tmp_path):
-    """A catalogue's file or copy is refused if the values in it differ from the recorded digest."""
+    """The file or a copy of a catalogue is refused if its values do not match the recorded digest."""
     path, copy = tmp_path / "a.txt", tmp_path / "copy.parquet"
     path.write_text("x\ny\n")
     text, digest = str(Catalogue(file=path)), Catalogue(file=path).sha256

@@ -69,7 +69,7 @@ def test_index_near_the_limit_does_not_overflow():
 
 
 def test_values_outside_are_told():
-    """Values just beyond the ends of an integer or date domain, and other texts, are not members."""
+    """Values just outside an integer or date domain, and texts that a catalogue does not list, are not members."""
     assert Integers(5, 10).contains(frame([4, 5, 10, 11])).tolist() == [False, True, True, False]
     days = frame([date(2014, 4, 30), date(2014, 5, 1), date(2014, 5, 12), date(2014, 5, 13)])
     assert Dates("2014-05-01", "2014-05-12").contains(days).tolist() == [False, True, True, False]

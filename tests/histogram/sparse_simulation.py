@@ -69,14 +69,14 @@ def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None
     Args:
         first: Releases; the noise of cells that were never published is NaN.
         second: Releases of the same cells, or of the same number of cells of each kind.
-        cells: Index of the cells to compare.
-        kinds: Kind of each cell; patterns are compared within each kind.
+        cells: Indices of the cells to compare, or a mask.
+        kinds: Kind of each cell; only cells of the same kind are compared with each other.
     """
     both = [DenseReleases(each.noise[:, cells], each.published[:, cells]) for each in (first, second)]
     labels = np.zeros(both[0].published.shape[1], int) if kinds is None else kinds[cells]
     weights = 1 << np.arange(len(first.published))
     patterns = [np.column_stack([labels, weights @ each.published]) for each in both]
-    # Number the publication patterns from 0, because their large codes would hide the noise in the two-sample test.
+    # Number the publication patterns from 0: with codes up to 2**50, the test would take noise for rounding errors.
     numbered = np.unique(np.concatenate(patterns), axis=0, return_inverse=True)[1].reshape(2, -1)
     seen = [each.published.any(axis=0) for each in both]
     paths = [

@@ -29,7 +29,7 @@ class Given:
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """Return the summed error of the positions of all jumps of the inverse binomial distribution function."""
+    """Return the total error in the positions at which the inverse of the binomial distribution function jumps."""
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
     low, high = np.zeros(k.size), np.full(k.size, 1 - 2.0**-53)
@@ -51,7 +51,7 @@ def misplaced(n: float, p: float, exact_p: float) -> float:
     ("n", "p"), [(3.0, 0.01), (20.0, 0.2), (64.0, 0.45), (120.0, 0.5), (1e6, 1e-6), (1e9, 6e-8), (1e15, 3e-15)]
 )
 def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
-    """Binomial draws of small mean invert the exact distribution function to within 1e-12.
+    """For a small mean, binomial draws invert the distribution function with a total error below 1e-12.
 
     Negative control: a success probability with a relative error of 1e-9 is detected.
     """

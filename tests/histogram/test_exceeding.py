@@ -44,8 +44,8 @@ def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
     assert_consistent(mean_test((z - mean) ** 2, variance, float(np.var((z - mean) ** 2))))
 
 
-# The scenes have scrambled levels, unequal thresholds, several sensitivities, positive counts and rare events.
-# Fields of a scene: sensitivity, past releases, level, threshold, count, and reference probability or None.
+# The test cases have levels out of order, unequal thresholds, several sensitivities, positive counts and rare events.
+# Fields of a test case: sensitivity, past releases, level, threshold, count, and reference probability or None.
 SCENES = {
     "one past level": (1.0, in_stds(3, [0.1]), 0.2, 3 * UNIT.std(0.2), 0, 0.0011133465022460848028),
     "two past levels": (1.0, in_stds(3, [0.1, 0.2]), 0.4, 3 * UNIT.std(0.4), 0, 0.0010829580920688728603),
@@ -84,7 +84,7 @@ def test_rates_in_any_order_agree_with_quadrature(scene: str) -> None:
 
 
 def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
-    """For a group without cells, and for no groups at all, `draw_exceeding` returns empty arrays of correct shape."""
+    """Without groups, or with a group without cells, `draw_exceeding` returns empty arrays of the correct shape."""
     assert draw_exceeding(UNIT, [(0.1, 5.0)], 0.2, 4.0, 0, rng=entropy.seeded(1)).paths.shape == (0, 1)
     assert draw_exceeding(UNIT, [], 0.2, 4.0, [], count=[], rng=entropy.seeded(1)).values.shape == (0,)
     empty_and_rare = draw_exceeding(UNIT, [(0.1, 5.0)], 0.2, 40.0, [7, 0], count=[0, 12], rng=entropy.seeded(1))

@@ -34,7 +34,7 @@ def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
 def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
     std: float, threshold: float, count: int, z: float
 ) -> None:
-    """Rounding noisy counts to the grid has the effect of another threshold, the effective threshold.
+    """Rounding noisy counts to the grid is equivalent to using a slightly different, effective threshold.
 
     A rounded noisy count is above the threshold exactly if the unrounded count is above the effective threshold.
     """

@@ -17,7 +17,7 @@ from tests.histogram.sparse_simulation import independent_redraw
 from tests.stats import assert_consistent, assert_detected, two_sample_vectors
 
 FAMILIES = [Gaussian(1.5), Laplace(1.5), DiscreteLaplace(2), Poisson(), Skellam()]
-# One family with real noise and one with integer noise are always tested; the others are slow tests.
+# One family with real noise and one with integer noise are always tested; the others only in slow test runs.
 EACH_KIND = [
     pytest.param(family, marks=[] if isinstance(family, Gaussian | DiscreteLaplace) else pytest.mark.slow)
     for family in FAMILIES
@@ -88,9 +88,9 @@ def test_a_series_never_has_a_rare_history(family: Family) -> None:
 
 
 def test_close_levels_share_a_bound() -> None:
-    """A history of fifty nearly equal levels is at most three times as rare as a history of one of them.
+    """The rarity (a bound on -ln P[history]) of fifty nearly equal levels is at most three times that of one of them.
 
-    The rarity of a history of distant levels is the sum of the rarities of the single levels.
+    For levels far apart, the rarities of the single levels add up.
     """
     family, counts = Gaussian(), np.array([0.0, 3.0])
     near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]

@@ -113,7 +113,10 @@ def test_no_threshold_is_named_for_a_delta_that_does_not_remain(delta: float) ->
 
 
 def test_the_exact_law_of_these_tests_is_right() -> None:
-    """The exact probabilities in these tests agree with noise tails at one level and with a reference value."""
+    """The exact probabilities in these tests are correct.
+
+    For one level, they equal the tail probability of the noise; for three levels, one equals a reference value.
+    """
     family = Gaussian()
     assert exceedance(family, [], "0.2", 5.0) == pytest.approx(float(ndtr(-5 / family.std("0.2"))), rel=1e-11)
     past = [(level, 3 * family.std(level)) for level in ("0.1", "0.2")]

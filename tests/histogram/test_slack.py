@@ -128,7 +128,7 @@ def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndar
 
 
 def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
-    """Return the summed error of the positions of all jumps of the inverse tail function of the noise."""
+    """Return the total error in the positions at which the inverse of the tail function of the noise jumps."""
     rate = real(family.rate(level))
     norm, last = np.log1p(np.exp(-rate)), int(45 / float(rate)) + 2
     above, below = np.arange(0, last), -np.arange(1, last)
@@ -148,7 +148,7 @@ def test_boundaries_of_discrete_laplace_noise_are_misplaced_by_less_than_stated(
 
 
 def test_the_slack_is_proportional_to_keys_and_to_levels_nearby() -> None:
-    """The slack is proportional to the number of keys, and grows with each earlier level that is nearly equal."""
+    """The slack is proportional to the number of keys, and grows with each earlier level close to the new one."""
     assert numerical_slack(20, 3.0, 0.125) == 20 * numerical_slack(1, 3.0, 0.125)
     assert count_near(["0.1", "0.3"], "0.2") == 0
     assert count_near(["0.2000001", "0.1999999", "0.2", "0.20001"], "0.2") == 3

@@ -48,7 +48,7 @@ class Case(NamedTuple):
         )
 
     def compared(self, releases: DenseReleases, reference: DenseReleases, count: int) -> float:
-        """Compare two sets of releases over the cells of one true count, and return a p-value."""
+        """Compare two sets of releases over all cells with the given true count, and return a p-value."""
         return p_value(releases, reference, self.all_counts == count)
 
 
@@ -71,7 +71,8 @@ CASES = {
     "sixteen rounds": Case(Gaussian(2**0.5), MANY, (0, 1, 4), 15_000),
     "counts around old thresholds": Case(Gaussian(2**0.5), AROUND, (11, 12, 13, 14), 10_000),
 }
-# Dict from name to (level, threshold in deviations above the mean noise) pairs and number of cells per count.
+# Dict from name to (list of rounds, number of cells per count).
+# A round is a level and a threshold, in standard deviations above the mean noise.
 SHAPES = {
     "nearly all is published": ([("1/20", -1.8), ("1/50", -1), ("1/10", -2.2), ("1/50", -1.6), ("1/15", -1)], 30_000),
     "hidden, then nearly none": ([("1/20", 0.5), ("1/50", 1), ("1/10", -1), ("1/80", -0.5), ("1/15", -2)], 30_000),
@@ -147,7 +148,7 @@ HIDDEN = [name for name in BY_SHAPE if name.endswith("hidden, then nearly none")
 def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
     """Negative control: the comparison with dense releases rejects noise with a scale 5 % too small or too large."""
     case = EVERY[name]
-    # The standard deviation is proportional to 1 / level for Laplace noise, and otherwise to its square root.
+    # The standard deviation is proportional to 1 / level for Laplace noise, and to 1 / sqrt(level) for other noise.
     share = scale if isinstance(case.family, Laplace | DiscreteLaplace) else scale**2
     wrong = case._replace(rounds=[(str(Fraction(level) * share), tau) for level, tau in case.rounds])
     assert_detected(p_value(wrong.release(release_sparse, 5), reference(name)), f"levels times {share}")

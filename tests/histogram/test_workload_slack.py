@@ -76,14 +76,15 @@ def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
     """Return the indices of the noisy numbers that one privacy unit can change."""
     if strategy.word == "identity":
         return np.arange(min(max_keys, strategy.workload.n_cells))
-    if strategy.word == "direct" and isinstance(strategy.workload, Marginals):  # here a single marginal
+    # The only marginals with direct noise in these tests form one table, in which a unit changes one answer per key.
+    if strategy.word == "direct" and isinstance(strategy.workload, Marginals):
         return np.arange(max_keys)
     return np.arange(strategy.workload.n_cells if strategy.invertible else strategy.workload.n_queries)
 
 
 @pytest.mark.parametrize(("workload", "name", "max_keys"), CASES, ids=lambda part: str(part).replace(" ", "")[:40])
 def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_keys: int) -> None:
-    """The mean errors of the noisy numbers that one privacy unit can change add up to less than the slack."""
+    """The slack exceeds the sum of the mean errors, in grid steps, of all noisy numbers that one unit can change."""
     strategy = strategy_named(name, workload)
     z = seeded(91).standard_normal((strategy.n_noise, 40))
     found = np.stack([noise_of(strategy, column) for column in z.T], axis=1)
@@ -116,7 +117,7 @@ def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[st
 
 
 def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
-    """Random rounding goes up with the exact probability, and is repeated for equal secret, strategy and level."""
+    """Random rounding goes up with the exact probability. Equal secret, strategy and level give equal rounding."""
     shares = np.array([0.0, 0.25, 0.6, 0.999])
     values = 0.5 * np.tile(np.concatenate([shares, shares - 3]), 50_000)
     path = path_name(strategy_named("identity", Prefix(8)))

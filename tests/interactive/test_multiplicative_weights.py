@@ -109,7 +109,7 @@ def test_a_used_up_session_refuses():
 
 
 def test_a_state_goes_on_from_its_bytes():
-    """A session that is restored from bytes has equal parameters and hypothesis and gives the same next answer."""
+    """A session restored from bytes has the same parameters, hypothesis and next answer as the original."""
     counts, rng = np.repeat([9_000, 10], [8, 56]), np.random.default_rng(4)
     session = started(counts, mass=72_560, level="1/3", accuracy="1/5", sensitivity=2)
     session, _ = session.ask(np.arange(64) < 8, rng=rng)

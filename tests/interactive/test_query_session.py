@@ -200,7 +200,7 @@ def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
 
 
 def test_a_release_to_start_from_is_free_and_kept(series):
-    """Starting a session from a release is free, and the session keeps its start after the release is dropped."""
+    """Starting a session from a release is free, and its starting histogram is kept if the release is dropped."""
     other = visits(series.store, name="other")
     start = other.release("public", level=1)
     session = series.interactive("ad_hoc", **ASKED, start=start)
@@ -276,7 +276,7 @@ def test_one_question_follows_its_law():
 
 
 def test_watching_costs_no_more_than_it_may():
-    """By enumeration, checking five queries costs at most the stated epsilon; with half the noise it costs more."""
+    """Checking five queries costs at most the stated epsilon for any outcome. With half the noise, it costs more."""
 
     def loss(guesses, moves, checks=4):
         one, other = (epoch(gaps, 12, 1.0, checks=checks) for gaps in (guesses, np.add(guesses, moves)))

@@ -80,14 +80,14 @@ def losses(moves, **rates):
 
 
 def test_what_it_costs_by_enumeration():
-    """By enumeration, AboveThreshold costs at most its level for any five queries, and wrong versions cost more."""
+    """AboveThreshold costs at most its level for every outcome of any five queries, and wrong versions cost more."""
     worst = max(losses(moves) for moves in itertools.product((-1, 0, 1), repeat=5))
     assert worst <= 1 + 1e-12
     one_way = max(losses(moves, query_rate=0.5) for moves in itertools.product((0, 1), repeat=5))
     assert one_way <= 1 + 1e-12
-    # Negative control: with a noiseless threshold, each of twelve answers costs 1/4, and all of them cost 3.
+    # Negative control: with a noiseless threshold, each of twelve answers costs 1/4, so together they cost 3.
     assert losses([1] * 12, threshold_rate=None, query_rate=0.25) == pytest.approx(3.0, rel=1e-12)
-    # Negative control: with half the query noise, queries that rise and a last query that falls cost up to 1.5.
+    # Negative control: with half the query noise, a unit that raises all answers but lowers the last costs up to 1.5.
     two_sided = [losses([1] * many + [-1], query_rate=0.5) for many in (1, 2, 5, 30)]
     assert two_sided == sorted(two_sided)
     assert two_sided[1] == pytest.approx(1.2091846261884514, rel=1e-12)

@@ -20,10 +20,11 @@ def at_least(rate, least):
 
 
 def epoch(gaps, threshold, watch, *, checks=4):
-    """Return, for each query, P[first measured, as high] and P[first measured, as low], then P[none is measured].
+    """Return the probabilities that the first query measured is query 1 (high), query 1 (low), 2 (high), …, or none.
 
-    `gaps` are hypothesis answers minus true answers; a privacy unit changes each by at most 1. The threshold noise
-    has scale 2 / watch, and the noise of each check has scale `checks` / watch.
+    A query is measured if its hypothesis answer is found too high or too low. `gaps` are hypothesis answers minus
+    true answers; a privacy unit changes each by at most 1. The threshold noise has scale 2 / watch, and the noise of
+    each check has scale `checks` / watch.
     """
     span = math.ceil(80 / watch)
     noise = np.arange(-span, span + 1)

@@ -56,7 +56,7 @@ def test_clients_follow_the_joint_law(truth, monkeypatch):
 
 
 def test_the_cap_holds_and_settings_that_do_not_follow_are_refused():
-    """A client refuses a setting above its cap, or that cannot follow the current setting, and says why."""
+    """A client refuses a setting that is above its cap or cannot follow the current one, and the error says why."""
     client = RapporClient.start(QUIET, "x", cap=FRANK.epsilon(), rng=RNG).relax(FRANK, rng=RNG)
     with pytest.raises(CapExceededError, match="nothing was drawn"):
         client.relax(PLAIN, rng=RNG)

@@ -19,7 +19,7 @@ def poisson_mass(mean: float) -> Weight:
 
 
 def skellam_mass(mean: float) -> Weight:
-    """Return the probability function of the difference of two independent Poisson numbers, each of this mean."""
+    """Return the probability function of the difference of two independent Poisson variables, each with this mean."""
     m = mpmath.mpf(mean)
 
     def mass(x: int) -> mpmath.mpf:
@@ -40,7 +40,7 @@ def skellam_mass(mean: float) -> Weight:
 
 
 def binomial_mass(trials: float, chance: float) -> Weight:
-    """Return the probability function of Binomial(trials, chance) in high precision; `chance` is read exactly."""
+    """Return the probability function of Binomial(trials, chance) in high precision, without rounding `chance`."""
     n, p = mpmath.mpf(trials), mpmath.mpf(chance)
 
     def mass(k: int) -> mpmath.mpf:
@@ -51,7 +51,7 @@ def binomial_mass(trials: float, chance: float) -> Weight:
 
 
 def distance(law: IntegerLaw, weight: Weight, cells: int = 400) -> float:
-    """Estimate the total variation distance of a table from a distribution, from about `cells` cells of the table."""
+    """Estimate the total variation distance between a table and a distribution, using about `cells` table cells."""
     above, up_to = law._above, law._up_to
     inside = [i for i in range(law.logs.size) if up_to[i + 1] > 1e-18 and above[i] > 1e-18]
     sparse = max(1, len(inside) // cells)

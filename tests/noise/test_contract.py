@@ -51,7 +51,10 @@ def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
 
 
 def looks(family: Family, seed: int) -> dict[str, float]:
-    """Return a dict from comparison to p-value; "order" is 1 if larger noise stays larger, and 0 otherwise."""
+    """Return a dict from comparison to p-value.
+
+    The entry "order" is 1 if carrying noise values to another level preserves their order, and otherwise 0.
+    """
     rng = entropy.seeded(seed)
 
     def chain() -> np.ndarray:
@@ -145,9 +148,9 @@ class PrintedBetween(Laplace):
 
 
 class Mirrored(Laplace):
-    """A wrong family: refined noise keeps its sign, so that the order of two values can be reversed.
+    """A wrong family: the order of two noise values can be reversed when they are refined.
 
-    The distribution of each refined value is correct.
+    Negative noise is refined as if it were positive, and the result is negated. Its distribution is correct.
     """
 
     def _refined(self, coarse, known, target, *, rng):

@@ -145,7 +145,7 @@ def test_the_inverse_of_a_tail_is_its_quantile(family, log_probability, level):
     ],
 )
 def test_parameters_that_cannot_be_served_are_refused(make, error, word):
-    """Families refuse a sensitivity of 0 or less and levels out of range; exponential noise states no guarantee."""
+    """Sensitivities of 0 or less, levels out of range and privacy statements for exponential noise are refused."""
     with pytest.raises(error, match=word):
         make()
 

@@ -64,7 +64,7 @@ def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> 
 
 
 def test_what_cannot_be_declared_is_refused() -> None:
-    """Wrong values of `every=` are refused, and with `most_periods=`, so are counts instead of a log."""
+    """Wrong `every=` values are refused. With `most_periods=`, tables of counts are refused, as a log is needed."""
     for wrong in ({"period": "quarter"}, {"protects": "user-day"}, {"unit": None, "most_periods": 3}):
         with pytest.raises(DeclarationError):
             in_weeks(**wrong)

@@ -36,8 +36,8 @@ def counting(
 ) -> dict[str, set[str]]:
     """Append periods with one unit for every possible history; return the units that count in each period.
 
-    `gone` is a (unit, period) pair without rows, and `erased` is a unit without rows. `dropped` is a period that is
-    dropped before the last period is appended.
+    The rows of `gone`, a (unit, period) pair, and all rows of the unit `erased` are left out. `dropped` is a period
+    that is dropped before the last period is appended.
     """
     log = in_weeks(most_periods=most)
     for place, week in enumerate(ORDER):

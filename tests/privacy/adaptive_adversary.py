@@ -24,7 +24,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Move:
-    """A release, of kind "gaussian" (amount: rho), "coin" (epsilon) or "open" (probability to reveal a unit)."""
+    """A release: "gaussian" (amount: rho), "coin" (amount: epsilon) or "open" (amount: P[a unit is revealed])."""
 
     kind: str
     amount: float

@@ -33,7 +33,7 @@ def test_pure_and_concentrated_costs_add_as_rho() -> None:
 
 
 def test_a_guarantee_without_rho_is_never_added() -> None:
-    """If a noise path without zCDP has released something, the total cost has no rho and no amount."""
+    """If a noise path without a zCDP guarantee has released something, rho and amount of the total cost are None."""
     total = total_cost([path_cost("rho", HALF), path_cost("none", TENTH)])
     assert (total.currency, total.amount, total.rho) == ("none", None, None)
     assert total_cost([path_cost("rho", HALF), path_cost("none", None)]).amount == HALF

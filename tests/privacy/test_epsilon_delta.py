@@ -56,7 +56,10 @@ def test_paths_of_gaussian_noise_are_one_gaussian_mechanism():
 
 
 def test_equal_pure_paths_compose_exactly():
-    """The epsilon of forty equal pure noise paths is exact. For one path, or a delta of 0, epsilons simply add up."""
+    """The epsilon of forty equal pure noise paths is exact.
+
+    At delta 0, it is the sum of their epsilons. For a single path, it is the epsilon of this path.
+    """
     many = total_cost([of_pure("0.1")] * 40)
     assert guarantee(many, 1e-6) == pytest.approx(pure.epsilon(1e-6, Fraction("0.1"), 40), rel=1e-11)
     assert guarantee(many, 0) == 4.0
@@ -79,7 +82,7 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
 
 
 def test_skellam_noise_adds_up_by_orders():
-    """The epsilon of Skellam and Gaussian noise together is below the sum of both epsilons at half of delta."""
+    """The epsilon of Skellam plus Gaussian noise at delta is below the sum of their epsilons, each at delta / 2."""
     noise = path_cost("none", FIFTIETH, law="skellam", keys=3)
     assert guarantee(noise, 1e-6) == pytest.approx(skellam.epsilon(1e-6, FIFTIETH, 3), rel=1e-9)
     both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)

@@ -96,7 +96,7 @@ def test_best_of_routes_accounting_is_found_out():
         yield from branches if made else (first,)
 
     assert most(pair, 3.0, 2) == pytest.approx(1.945e-6, rel=1e-3)
-    for second in branches:  # with the first release alone, neither second release exceeds the budget
+    for second in branches:  # if only one second release is possible, delta is not exceeded
         assert most(lambda made, second=second: (second,) if made else (first,), 3.0, 2) < 1.001e-6
 
 
@@ -119,7 +119,7 @@ def test_a_search_finds_out_best_of_routes_accounting():
 
 
 def test_the_filter_refuses_the_step_that_would_break_it():
-    """No filter allows the adaptive releases that exceed delta under accounting by the best of several bounds."""
+    """Every filter refuses some of the adaptive releases that pass the best of several bounds but exceed delta."""
     first, gauss, coin = Fraction("0.0209"), Fraction("0.1887"), Fraction("2.149")
     exact = filter_on("gaussian", Fraction(3), Fraction("1e-6"))
     assert exact.fits(exact.limit, "gaussian", first)
@@ -130,11 +130,11 @@ def test_the_filter_refuses_the_step_that_would_break_it():
 
 
 def test_a_split_of_delta_holds_where_a_shared_one_does_not():
-    """Fixed shares of delta for noise and open domains are sound, but moving unused delta nearly doubles delta."""
+    """A fixed split of delta between noise and open domains is sound; sharing delta nearly doubles the true delta."""
     epsilon, delta = 1.0, 1e-6
 
     def whole(made: tuple[Move, ...]) -> Iterable[Move]:
-        """Yield releases under a shared delta: 68 % of the largest rho, then the rest of rho or all unused delta."""
+        """Yield a release of 68 % of the largest rho first; next, either the rest of rho or all unused delta."""
         full = float(filter_on("gaussian", Fraction(1), Fraction("1e-6")).limit)
         if not made:
             yield Move("gaussian", 0.68 * full)

@@ -1,4 +1,4 @@
-"""Tests that the (epsilon, delta) of Gaussian noise has a relative error below 1e-11, in both directions."""
+"""Tests that the conversions of Gaussian noise between rho, epsilon and delta have a relative error below 1e-11."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_zcdp_agrees_with_opendp(profile: object) -> None:
 
 
 def test_composition_of_pure_dp_agrees_with_dp_accounting() -> None:
-    """Delta and epsilon of a hundred pure releases agree with dp-accounting, whose Fourier error is about 1e-15."""
+    """Delta and epsilon of a hundred pure releases agree with dp-accounting, whose FFT errors are about 1e-15."""
     one = common.DifferentialPrivacyParameters(0.05, 0.0)
     each = privacy_loss_distribution.from_privacy_parameters(one, value_discretization_interval=0.05)
     together = each.self_compose(100)

@@ -38,7 +38,7 @@ def test_delta_is_the_sum_over_all_outputs(mean: float, asked: float) -> None:
     step=st.floats(1e-6, 1),
 )
 def test_epsilon_and_delta_agree(power: float, log_delta: float, step: float) -> None:
-    """The computed epsilon of Poisson noise satisfies its delta, but an epsilon a millionth smaller does not."""
+    """Poisson noise meets the requested delta at the computed epsilon, but not at an epsilon a millionth smaller."""
     mean, target = 10.0**power, 10.0**log_delta
     level = 1 / Fraction(mean)
     if math.exp(-mean) >= target:

@@ -57,14 +57,14 @@ def test_a_thousand_releases_have_the_reference_value() -> None:
     ],
 )
 def test_different_guarantees_compose_to_the_reference_values(epsilon: float, each: list, exact: float) -> None:
-    """Composed guarantees, equal or different and with or without a delta, have the reference delta."""
+    """Compositions of equal or different guarantees, with or without a delta, have the reference delta."""
     assert pure.delta_of(epsilon, each) == pytest.approx(exact, rel=1e-12)
 
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(0.01, 1.5), st.sampled_from([0, 1e-9, 1e-3])), min_size=1, max_size=9))
 def test_different_guarantees_are_those_of_all_coins_thrown(each: list) -> None:
-    """The delta of different guarantees equals a sum over all outcomes, and rounding losses only increases delta."""
+    """The delta of different guarantees equals a sum over all outcomes; rounding of privacy losses only raises it."""
     losses = np.zeros(1)
     chances = np.ones(1)
     for level, _ in each:

@@ -69,7 +69,7 @@ def test_the_best_order(mean: Fraction, keys: int) -> None:
             log_target = mp.log(mpf(target))
             exact = best(lambda a, d, goal=log_target: d + mp.log1p(-mpf(1) / a) - (goal + mp.log(a)) / (a - 1))
             at = epsilon(target, level, keys)
-            # The chosen order is at least as good as the listed orders, and equal to the best if it is listed.
+            # The chosen order is at least as good as orders 2 to 300; if it is one of these, it is the best of them.
             assert at <= max(exact, 0) * (1 + mpf(10) ** -9)
             if at > 0 and target >= 1e-60 and mean < 5000:
                 assert oracle.apart(at, exact) < 1e-9
@@ -90,6 +90,6 @@ def test_epsilon_and_delta_are_inverse_and_above_the_exact_delta() -> None:
 
 @pytest.mark.parametrize("alpha", [1, 1.5, 2.5])
 def test_orders_that_cannot_be_are_refused(alpha: float) -> None:
-    """Rényi orders of Skellam noise must be integers from 2 on, because the bound is proved only for these orders."""
+    """Rényi orders of Skellam noise must be integers of at least 2, because the bound is proved only for those."""
     with pytest.raises(DeclarationError, match="integer orders"):
         renyi(alpha, "0.01")

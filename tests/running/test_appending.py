@@ -92,7 +92,10 @@ def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int
 
 
 def test_steps_are_appended_in_order_and_each_once() -> None:
-    """Appending a step again changes nothing, but other rows, a skipped step and invalid rows are refused."""
+    """Appending the same rows again for a step changes nothing.
+
+    Different rows for a step that was appended, a skipped step and invalid rows are refused.
+    """
     series = started(DAYS[:2])
     before = counts(series, 5)
     series.append(frame(reversed(DAYS[1])), step=2)

@@ -50,7 +50,10 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """A stand-in for a random generator that returns coefficients of normal draws instead of the draws."""
+    """A stand-in for a random generator that returns a unit vector for each normal draw.
+
+    Noise thus becomes a matrix of coefficients of the draws, which gives its exact covariance.
+    """
 
     def __init__(self, draws):
         self.draws, self.drawn = draws, 0

@@ -58,7 +58,7 @@ def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("workload", "name"), SMALL, ids=lambda part: str(part)[:30])
 def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) -> None:
-    """By brute force, no set of cells changes the measurements by more than the stated sensitivity."""
+    """Brute force finds no set of cells that changes the measurements by more than the stated sensitivity."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     for keys in range(1, workload.n_cells + 1):
@@ -95,7 +95,8 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
             if gain > 0 or rng.random() < math.exp(gain / temperature):
                 chosen[place], move = new, other
         reached = -1.0
-        while norm(move) > reached * (1 + 1e-12):  # take the columns that agree best with the sum or its signs
+        # Choose the columns with the largest inner products with the current sum (L2) or with its signs (L1).
+        while norm(move) > reached * (1 + 1e-12):
             reached = float(norm(move))
             gain = R.T @ (np.sign(move) if l1 else move)
             chosen = np.argsort(-gain)[:keys]
@@ -174,7 +175,7 @@ def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, 
 @pytest.mark.parametrize("kind", [Prefix, Ranges])
 @pytest.mark.parametrize("keys", [2, 40, 300, 1000])
 def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignore[no-untyped-def]
-    """The spectral sensitivity of 1,500 cells is at most 4 % above the largest change by a run of adjacent cells."""
+    """The spectral sensitivity of 1,500 cells is at most 4 % above the largest change caused by adjacent cells."""
     n = 1500
     strategy = strategy_named("spectral", kind(n))
     R = strategy.apply(np.eye(n))
@@ -185,7 +186,7 @@ def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignor
 
 @pytest.mark.parametrize("patterns", [2**12, 8])
 def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, patterns: int) -> None:  # type: ignore[no-untyped-def]
-    """The sensitivity bound of marginals holds for all sets of cells, even if sets of columns are not enumerated."""
+    """The sensitivity bound of marginals holds for all sets of cells, even if few sets of columns are enumerated."""
     monkeypatch.setattr("sparsehist.workload.sensitivity._MOST_PATTERNS", patterns)
     sizes, rng = (2, 3, 2), seeded(11)
     cells = np.array(np.unravel_index(np.arange(12), sizes))

@@ -144,7 +144,7 @@ def test_errors_are_the_published_ones(workload, strategy, ratio):
 
 @pytest.mark.parametrize("exponent", [8, 11, 13, slow(16), slow(20)])
 def test_the_spectral_strategy_is_within_its_targets(exponent):
-    """For 256 to 2**20 cells, the spectral error is close to its bound: 5 % above for prefix sums, 2 % for ranges."""
+    """For 256 to 2**20 cells, spectral error is at most 5 % (prefix sums) or 2 % (ranges) above its lower bound."""
     for workload, target in ((Prefix(2**exponent), 1.05), (Ranges(2**exponent), 1.02)):
         assert 1 <= strategy_named("spectral", workload).mean_variance() / lower_bound(workload) <= target
 

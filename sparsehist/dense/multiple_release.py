@@ -121,7 +121,7 @@ class MultipleRelease:
             raise DeclarationError("step can only be set for real noise; integer families publish whole numbers")
         vector = read_truth(truth, family, truth_step)
         if chosen is not None and chosen > vector.step:
-            raise DeclarationError(f"step must be at most the step of the truth, {vector.step:g}, got {shown(step)}")
+            raise DeclarationError(f"step must divide the grid step of the truth, {vector.step:g}, got {shown(step)}")
         self._begin(DenseState(vector.family, vector.values, vector.step), finest, chosen, vector.charge)
 
     @classmethod

@@ -1,8 +1,8 @@
 """Draw, for each group of n cells with equal counts, how many cells exceed the threshold (a binomial number).
 
 The probability p that a cell exceeds the threshold is given as ln p. numpy's binomial sampler is not used, because
-its total variation error is 1e-4 at a mean of 300. All numbers with a small mean are drawn together, by inversion.
-The few numbers with a large mean are drawn one by one, each from a table of its probabilities.
+its total variation error is 1e-4 at a mean of 300. Groups with a small mean n*p are drawn together, by inversion. The
+few other groups are drawn one by one, each from a table of probabilities.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ _LOG_HALF = -math.log(2)
 MOST_SUCCESSES = 2.0**31
 # With more trials and a smaller p than these, draw from the Poisson distribution (total variation error 2.4e-13).
 _MANY_TRIALS, _RARE = 1e15, 1e-12
-_LARGE_MEAN = 64.0  # numbers with a smaller mean are drawn by inversion, others from a table of probabilities
-# A binomial number with a mean below _LARGE_MEAN exceeds this limit with a probability below e**-300.
-_FARTHEST = 512
+_LARGE_MEAN = 64.0  # below this mean, draw by inversion; otherwise, from a table of probabilities
+_FARTHEST = 512  # a binomial draw whose mean is below _LARGE_MEAN exceeds this limit with probability below e**-300
 _STEPS = 8  # number of probabilities that `_inverted` adds up in one pass of its loop
 
 

@@ -73,7 +73,7 @@ def release_dense(
 def noise_at_level(
     family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
-    """Return the noise at a level: its known noise, or else noise drawn given the known noise at other levels."""
+    """Return the noise at a level. If it is not in `neighbours`, draw it, conditioned on noise at other levels."""
     if level in neighbours:
         return neighbours[level]
     coarser = max((known for known in neighbours if known < level), default=None)

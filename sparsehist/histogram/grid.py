@@ -20,8 +20,7 @@ from sparsehist.typing import FloatArray, float_entries, noise_array
 
 # Rounding to steps of 2**-4 standard deviations adds under 0.04 % to the variance; random rounding would add 0.08 %.
 _BITS_BELOW_STD = 4
-# Bound on the total variation distance between the numbers that `binomial` draws and their exact distribution.
-_OF_CANDIDATES = 1e-12
+_OF_CANDIDATES = 1e-12  # bound on the total variation error of the numbers that `binomial` draws
 _LAST_DIGIT = 2.0**-52
 _NEAR = Fraction(1, 10**5)
 
@@ -60,8 +59,8 @@ def effective_threshold(threshold: float, step: float) -> float:
 def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, terms: int = 1) -> float:
     """Bound the total variation distance between a release, computed in doubles, and its exact distribution.
 
-    The bound covers only the part of the release that depends on the data of one unit. It is computed from public
-    numbers, and bounds of several releases add up. docs/promises.md explains it; docs/mathematics.md has a proof.
+    The bound includes only errors that the data of one unit can change. It is computed from public numbers only. The
+    bounds of several releases add up. docs/promises.md explains the bound; docs/mathematics.md has a proof.
 
     Args:
         numbers: How many noisy numbers depend on one unit.

@@ -64,7 +64,7 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """
     if not history.levels:
         return np.zeros(counts.size)
-    # Split the levels into runs that span at most 1 %. `rungs` has the start of each run, then the number of levels.
+    # Split the levels into runs that span at most 1 %. Run i is history.levels[rungs[i] : rungs[i + 1]].
     steps = np.floor(np.log(list(map(level_float, history.levels))) / _STEP)
     rungs = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), steps.size]
     rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
@@ -80,7 +80,7 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
 def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Return ln P[noise <= threshold - count] for each past level and each count; shape (levels, counts)."""
     bounds = history.bounds(counts)
-    if family.scaled:  # scale all bounds to one level, so that one call is enough
+    if family.scaled:  # scale all bounds to one level, so that one call of `log_cdf` is enough
         std = np.array([family.std(level) for level in history.levels])
         return family.log_cdf(bounds * (std[0] / std)[:, np.newaxis], history.levels[0])
     return np.stack([family.log_cdf(bound, level) for bound, level in zip(bounds, history.levels, strict=True)])
@@ -106,7 +106,7 @@ def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
-    """Return whether the last of these (level, effective threshold) releases must draw all empty cells explicitly."""
+    """Return whether the last round must draw all empty cells explicitly, given levels and effective thresholds."""
     return float(rarity(family, history_of(releases), np.zeros(1))[0]) > RAREST
 
 

@@ -145,7 +145,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """Return the true counts to average over: all from `least` to `top`, or a coarser grid if these are over 4000."""
+    """Return the true counts to average over: all from `least` to `top`, or a coarser grid if there are over 4000."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8
@@ -159,7 +159,8 @@ def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> Flo
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     """Return for each noisy count the smallest true count whose test does not reject the noisy count as too high."""
     result = np.full(noisy.size, least)
-    # u(c) is at most alpha / (1 + alpha) (see `log_missed`), so no noisy count up to c + quantile is too high for c.
+    # For every c, u(c) <= alpha / (1 + alpha) <= P[noise > quantile], with u as in `log_missed`.
+    # So no noisy count up to c + quantile is too high for c.
     quantile = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
     rows = np.flatnonzero(law.above(noisy, result) <= 0)
     values = noisy[rows]
@@ -172,7 +173,8 @@ def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     # If a count is published with probability at most 1 / (1 + alpha), no noisy count is too low for it.
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
-    # For c above `turn`, u(c) (see `log_missed`) is at least alpha / 2: noisy counts below c + quantile are too low.
+    # For every c above `turn`, u(c) >= alpha / 2 >= P[noise <= quantile], with u as in `log_missed`.
+    # So every noisy count below c + quantile is too low for c.
     quantile = law.two_steps_below(law.quantile(math.log1p(-law.alpha / 2)))
     rows = np.flatnonzero(law.below(noisy, result) > 0)
     values = noisy[rows]

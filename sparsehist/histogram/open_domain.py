@@ -22,9 +22,9 @@ Point = tuple[int, Fraction]  # a release point: a step (0 for a series without 
 
 
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
-    """Return, for each possible unit, the probability that a release publishes a key that only this unit has.
+    """Return, for each (r, l) in `touched`, the probability that a release publishes a key that only one unit has.
 
-    `touched` holds a pair (r, l) for each possible unit: the unit has at most l keys, and adds r to their counts.
+    The probability is for a unit that alone has l keys, and adds r to the count of each of them.
     """
     added, keys = np.array(touched, np.float64).T
     hidden = keys * family.log_cdf(threshold - added, level)
@@ -35,9 +35,9 @@ def exposure(family: Family, level: Fraction, threshold: float, touched: Sequenc
 class OpenBudget:
     """The delta of an open domain, and how much of it past releases have used.
 
-    `spent` holds, for each release point and each possible unit, the probability that a release at this point
-    publishes a key that only this unit has. Releases at the same point share their noise, so only the lowest
-    threshold at a point matters. Sums are exact.
+    `spent` holds, for each release point and each pair (r, l) in `touched`, the probability that a release at this
+    point publishes one of l keys that only one unit has (see `exposure`). Releases at the same point share their
+    noise, so only the lowest threshold at a point matters. Sums are exact.
     """
 
     delta: Fraction
@@ -78,7 +78,7 @@ class OpenBudget:
         step = published_step(family, level)
 
         def alone(pair: tuple[int, int], allowed: Fraction) -> float:
-            """Return the threshold that at least one noisy count of a unit exceeds with probability `allowed`."""
+            """Return the threshold that at least one of a unit's own keys exceeds with probability `allowed`."""
             added, keys = pair
             chance = -math.expm1(math.log1p(-min(float(allowed), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))

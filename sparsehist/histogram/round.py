@@ -44,7 +44,7 @@ from sparsehist.typing import (
 
 # Number of cells to draw at once. Each of them temporarily needs about 8 bytes per level of its history.
 _BATCH = 1 << 19
-# For few cells, draw several paths per cell in one call, because a call costs more time than its draws.
+# For few cells, draw several paths per cell in one call, because the overhead of the call outweighs the draws.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 # A batch of cells: their noise paths, their groups, and whether each noisy count exceeds the new threshold.
@@ -124,7 +124,7 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # The last round drew all cells with rarity above RAREST, but another machine may have rounded it differently.
+    # The last round drew all cells with rarity above RAREST. Machines may round rarity differently: allow 1e-9 more.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
             "the history of a group of untracked cells is too improbable: an earlier round should have drawn all "
@@ -224,7 +224,7 @@ class _Draw:
                 inside &= current <= bounds[i]
                 path[i] = current[1]
             if not (current[1] >= current[0]).all():
-                raise LawError(f"this noise family does not keep coupled noise paths in order: {self.family!r}")
+                raise LawError(f"{self.family!r} is not monotone: its `carry` reversed the order of noise values")
         return inside, path
 
 

@@ -113,9 +113,9 @@ def draw_step_round(
 ) -> StepRound:
     """Draw the noise of tracked cells at a new release point, and the whole noise paths of cells that become tracked.
 
-    `tracked`, shape (m, t), is the noise of tracked cells at the points of `past`. The n untracked keys that any
-    unit touches have the counts `counts`, shape (n,), at the step of `point`, and `largest`, shape (n,), at the last
-    step. `counts_at` returns their counts at every released step. `n_empty` other keys are empty at all steps.
+    `tracked`, shape (m, t), is the noise of tracked cells at the m points of `past`. n untracked keys are touched by
+    at least one unit: `counts`, shape (n,), has their counts at the step of `point`, and `largest`, shape (n,), those
+    at the last step. `counts_at` returns their counts at every released step. `n_empty` other keys are always empty.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)
@@ -125,7 +125,7 @@ def draw_step_round(
     near = _near_explicit(noise, history, largest)
     looked = np.union1d(chosen, near)
     looked_at = counts_at(looked) if looked.size else np.zeros((len(history.steps), 0), np.int64)
-    # Running counts never decrease, so only keys with large counts at the last step can have an improbable history.
+    # Running counts are largest at the last step, so only keys with large last counts can have an improbable history.
     explicit = near[history.rarity(noise, looked_at[:, np.searchsorted(looked, near)]) > RAREST]
     candidates = np.setdiff1d(chosen, explicit, assume_unique=True)
     every_empty = history.draws_all_empty(noise)
@@ -196,7 +196,7 @@ class _Draw:
             lower, upper = (drawn + ratios * (value - own) for value in (plain, exceeding))
             lower[self.row], upper[self.row] = plain, exceeding
             if not (upper >= lower).all():
-                raise LawError("the noise of running counts does not keep coupled noise paths in order")
+                raise LawError("running counts need noise without negative covariances between release points")
             own_bounds = bounds[:, runner]
             return np.stack([np.all(path[:n_past] <= own_bounds, axis=0) for path in (lower, upper)]), upper
 

@@ -66,7 +66,7 @@ class Budget:
         return f"epsilon {level_text(self.epsilon)}{at}, route {self.noise.route}{order}"
 
     def describe(self) -> str:
-        """Return the budget in words, with the largest sum of charges on its route and the split of delta."""
+        """Return the budget in words, with its route, the limit on the sum of charges, and the split of delta."""
         named = {"noise": self.split.noise, "open domains": self.split.open}
         shown = [f"{float(value):.4g} for {name}" for name, value in named.items() if value]
         of_delta = f"delta {', '.join(shown)}" if shown else ""
@@ -192,7 +192,7 @@ class Limits:
                 self.disjoint.append(frozenset(details["populations"]))
             case "declare periods":
                 self.periods[population], self.declarations[population] = every_of(details["every"]), details
-            case "drop periods":  # a dropped periodic series has no releases: remove its budget
+            case "drop periods":  # possible only if no period was ever released: remove the budget
                 self.periods.pop(population, None)
                 self.budgets.pop(population, None)
                 self.finished.discard(population)

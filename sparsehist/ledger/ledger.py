@@ -161,8 +161,8 @@ class Ledger:
     def largest_level(self, series_id: str, path: PathName = CELLS) -> Fraction | None:
         """Return the largest level allowed for a noise path, rounded down to 12 digits.
 
-        Limits on delta are not considered. Return None if there is no other limit, and 0 if no level is allowed.
-        Levels released before remain allowed.
+        Levels up to the finest one released on the path are always allowed. Return 0 if no level is allowed, and None
+        if neither a cap nor a budget limits the level. Limits on delta are not considered.
         """
         account = self.accounts[series_id]
         cap, budget = self.cap(series_id).now, self.budget_of(account.population)
@@ -303,7 +303,7 @@ class Ledger:
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
         """Return how much of a filter's limit is left for a series, and how many series were charged before it.
 
-        The charge of a Poisson series depends on this number, because each takes half of the delta that is left.
+        Each Poisson series takes half of the delta that earlier ones left, so its charge depends on their number.
         """
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]

@@ -28,7 +28,7 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the name that filters use for a noise family, or "none" if guarantees of this noise do not compose."""
+    """Return the name under which filters charge noise of a family: gaussian, poisson, skellam, or its currency."""
     return _LAWS.get(family, currency_of(family))
 
 
@@ -115,7 +115,10 @@ class Account:
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:
-        """Return the name of a path's noise for filters. Interactive queries of Gaussian series count as zCDP."""
+        """Return the name under which filters charge the noise of a path.
+
+        Interactive queries of Gaussian series are charged as zCDP ("rho"), all other paths as their series.
+        """
         return ZCDP if path[0] == INTERACTIVE and self.law == GAUSSIAN else self.law
 
     def noise_on(self, path: PathName) -> str:
@@ -123,7 +126,7 @@ class Account:
         return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
 
     def least_level(self, path: PathName) -> Fraction:
-        """Return the smallest level at which noise can be drawn and published; useful levels are larger."""
+        """Return the smallest level ever suggested. Its noise can be drawn, but is far too large to be useful."""
         law = self.law_on(path)
         if law in (POISSON, SKELLAM):
             return LEAST_OF_MEANS

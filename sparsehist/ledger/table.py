@@ -131,7 +131,7 @@ def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]
     rows = []
     for path, spent in account.paths.items():
         of_path = {
-            # A path has a finest level even if the guarantees of its releases do not compose, so show this level.
+            # A path whose guarantees do not compose has no total cost, but it has a finest level: show that.
             "level": level_text(spent.finest) if spent.finest else None,
             "remaining": left(path),
             "path": " ".join(part for part in path if part),
@@ -179,7 +179,10 @@ def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) 
 
 
 def _everybody(ledger: Ledger, populations: list[str], delta: float) -> Row:
-    """Return the row for everybody: the maximum of each column over all sets of populations that may share people."""
+    """Return the row for everybody: the largest possible costs to one person.
+
+    A person may belong to several populations, but not to populations that were declared disjoint.
+    """
     accounts = list(ledger.accounts.values())
     rows = [
         _columns("everybody", ledger, [account for account in accounts if account.population in chosen], delta)

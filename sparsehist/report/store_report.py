@@ -55,7 +55,7 @@ _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "dr
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-_KEY = "key (largest first)"  # cannot be the name of a release; other columns are named after releases
+_KEY = "key (largest first)"  # other columns may be named after releases, and no release can have this name
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,10 @@ def _declared(declaration: Declaration) -> Table:
 
 
 def _of_series(home: Home, series: OneSeries) -> Iterator[Table | Picture | str]:
-    """Yield tables of releases, errors and largest keys, and for a running series a chart of counts over time."""
+    """Yield tables of the releases, of their errors, and of the keys with the largest noisy counts.
+
+    For a running series, also yield a chart of noisy counts over time.
+    """
     name, key, recent = series.declaration.name, series.declaration.key, series.releases[-_MOST_ROWS:]
     if not series.releases:
         yield "Nothing was released from this series."
@@ -163,7 +166,7 @@ def _of_series(home: Home, series: OneSeries) -> Iterator[Table | Picture | str]
 
 
 def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Iterator[Table | Picture | str]:
-    """Yield a table of the periods of a series, and a chart of the largest keys over time."""
+    """Yield a table of periods, a chart of the most frequent keys over time, and a table of guarantees."""
     rows, over = list[Row](), dict[str, Release]()
     for each in periods[-_MOST_ROWS:]:
         period, finest = str(each.declaration.period), each.cells[-1] if each.cells else None
@@ -238,7 +241,7 @@ def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
 
 
 def _largest_keys(name: str, limits: dict[str, list[Row]]) -> Iterator[Table]:
-    """Yield a table of the largest keys, and a table of their sums in the finest release that has sums."""
+    """Yield tables of the keys with the largest noisy counts, and of their sums in the finest release with sums."""
     *_, finest = limits.values()
     keys = [" · ".join(map(str, row[_KEY])) for row in finest]
     published = zip(*(map(_interval, of_release) for of_release in limits.values()), strict=True)
@@ -264,7 +267,7 @@ def _interval(row: Row, column: str = "noisy_count") -> str:
 
 
 def _over_time(name: str, what: str, released: Mapping[str, Release], columns: Sequence[str]) -> Picture:
-    """Plot the noisy counts of the largest keys of the last release over steps or periods."""
+    """Plot noisy counts over steps or periods, for the keys with the largest noisy counts in the last release."""
     *_, last = released.values()
     largest = last.frame.head(MOST_LINES).select(columns).rows()
     rows = [

@@ -233,7 +233,7 @@ class SeriesFiles:
         return self.all_keys().with_columns(pl.Series(_COUNT, np.repeat(count, size)))
 
     def _read(self, parts: Iterable[int], columns: list[str] | None) -> pl.DataFrame:
-        """Return the rows of some parts of the file `counts`, read as one Arrow stream that starts with a schema."""
+        """Return the rows of some parts of the file `counts`. The schema and these parts form an Arrow stream."""
         stream = b"".join([self._schema, *(self._counts[number] for number in parts)])
         return pl.read_ipc_stream(io.BytesIO(stream), columns=columns)
 

@@ -160,7 +160,7 @@ class State:
         return self._histories[path_id]
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return the costs of all noise paths, also those of dropped series. `finest` is 0 before any release."""
+        """Return the costs of all noise paths, even those of dropped series. `finest` is 0 before any release."""
         rows = self._with_times("read_ledger")
         for row in rows:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -221,7 +221,7 @@ class State:
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):
             history, metadata = self._history_for(each.path_id), as_text(each.metadata)
-            # A commit may succeed and still raise an error. With random names, a retry does not overwrite any file.
+            # A commit may raise an error although it succeeded. File names are random, so a retry overwrites no file.
             name = f"round-{at}-{secrets.token_hex(4)}"
             row = (at, each.name, level_text(each.level), float(each.threshold), each.step, metadata)
             written.append((at, each, history, history.write_round(name, each, row, durable=self.durable)))

@@ -33,7 +33,7 @@ BOUNDING, ORDER, ROUNDING, _SUPPORT = b"bounding", b"order", b"lots", b"support-
 _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, as in splitmix64
 _FINISH = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64
 _WORD = 8
-_MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)  # mask n keeps n bytes
+_MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)  # _MASKS[n] keeps the n lowest bytes
 _SORTED = 1 << 24  # largest number of hashes that are sorted at once
 
 
@@ -48,7 +48,7 @@ def plain(rows: pl.DataFrame) -> pa.Table:
 
 
 def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) -> WordArray:
-    """Hash each row of `keys`, which must not have nulls. If known, pass the result of `plain(keys)` as `table`."""
+    """Hash each row of `keys`, which must not have nulls. Pass `plain(keys)` as `table` if already computed."""
     table = plain(keys) if table is None else table
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)

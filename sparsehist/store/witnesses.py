@@ -40,7 +40,7 @@ class Mark(NamedTuple):
 
 
 def read_mark(store: Path, store_id: str) -> Mark:
-    """Return the last entry for a store in a generation file. Without an entry, its generation is -1.
+    """Return the last entry for a store in a generation file, or a `Mark` with generation -1 if there is none.
 
     Raises:
         StoreDamagedError: If the generation file cannot be read. Without it, an old copy could draw new noise.
@@ -70,7 +70,7 @@ def _line(store_id: str, mark: Mark) -> bytes:
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
-    """Return a dict from store id to `Mark`, and the file's size; 0 if lines cannot be appended to the file."""
+    """Return a dict from store id to `Mark`, and the size of the file, or 0 if the file must be written anew."""
     marks, lines, readable = dict[str, Mark](), list[bytes](), True
     try:
         content = read_regular(path)
@@ -121,8 +121,8 @@ def _editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
 def publish(directory: Path, entry: dict[str, Any]) -> None:
     """Add a release to the public ledger of a directory, unless the ledger lists it already.
 
-    An entry has public parameters only: ids of store, release and round, level, noise, threshold, and the digest of
-    the content.
+    An entry has public parameters only: the ids of the store and the round, the names of the series and the release,
+    the generation, the level, the noise, the threshold, and the digest of the content.
     """
     with _editing_ledger(directory) as stores:
         store = stores.setdefault(entry["store"], {"generation": -1, "releases": []})
@@ -160,7 +160,7 @@ def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:
-    """Return a dict from store id to the entry of this store in a public ledger; {} if there is no ledger."""
+    """Return a dict from the id of each store to its entry in a public ledger; {} if there is no ledger."""
     try:
         ledger = read_json(path)
         stores: dict[str, Any] = ledger["stores"]

@@ -126,7 +126,7 @@ class Account:
         return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
 
     def least_level(self, path: PathName) -> Fraction:
-        """Return the smallest level ever suggested. Its noise can be drawn, but is far too large to be useful."""
+        """Return the smallest new level ever suggested for a path; its noise can be drawn and published."""
         law = self.law_on(path)
         if law in (POISSON, SKELLAM):
             return LEAST_OF_MEANS

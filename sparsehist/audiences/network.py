@@ -34,7 +34,7 @@ class View(Mapping[Any, Any]):
     def level(self, person: Any) -> Fraction:
         """Return the level at which the value of a person appears in this view."""
         if not isinstance(person, Hashable) or person not in self._rows:
-            raise InputError(f"the view contains no value of the person {shown(person)}")
+            raise InputError(f"the view contains no value for person {shown(person)}")
         return self._levels[self._rows[person][1]]
 
     def __repr__(self) -> str:

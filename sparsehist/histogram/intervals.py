@@ -160,7 +160,7 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     """Return for each noisy count the smallest true count whose test does not reject the noisy count as too high."""
     result = np.full(noisy.size, least)
     # For every c, u(c) <= alpha / (1 + alpha) <= P[noise > quantile], with u as in `log_missed`.
-    # So no noisy count up to c + quantile is too high for c.
+    # So the test for c rejects no noisy count up to c + quantile as too high.
     quantile = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
     rows = np.flatnonzero(law.above(noisy, result) <= 0)
     values = noisy[rows]

@@ -175,7 +175,7 @@ class Weighing:
             DeclarationError: If the mass is unknown, or if a release is given but not declared, or vice versa.
         """
         if self.mass is None or self.started != (release is not None):
-            raise DeclarationError("start() needs a known mass, and a release if and only if started=True")
+            raise DeclarationError("start() needs mass=; it needs a release if started=True, and none otherwise")
         first, given = first_guess(self, release), np.asarray(counts)
         if given.shape != (self.cells,) or given.dtype.kind not in "iuf":
             raise DataError(f"counts must be numbers, one for each cell; the number of cells is {self.cells}")
@@ -188,8 +188,8 @@ class Weighing:
     def failure(self, queries: int) -> float:
         """Bound the probability that at least one of the answers to this many queries is off by more than `error`.
 
-        The bound holds while updates are left, if the declared mass is correct. It reserves two counts for rounding,
-        because threshold and count each have integer noise, which is within one count of a coupled Laplace variable.
+        The bound holds if the declared mass is correct and updates are left. Threshold and count have integer noise,
+        and each is within one count of Laplace noise. Therefore the bound reserves two counts for rounding.
         """
         watch, answer = map(float, self.levels)
         wide, narrow, fresh = 4 * self.sensitivity / watch, 2 * self.sensitivity / watch, self.sensitivity / answer

@@ -200,7 +200,7 @@ class Limits:
                 self.finished.add(population)
 
     def with_event(self, **event: Any) -> Limits:
-        """Return the limits after one more event, described by the arguments of `State.declare`."""
+        """Return the limits after one more event; `event` has the arguments of `State.declare`."""
         changed = copy.deepcopy(self)
         changed.add(event, event.get("details", {}))
         return changed

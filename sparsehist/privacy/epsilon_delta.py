@@ -92,7 +92,7 @@ def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
 
 
 def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: float) -> float:
-    """Return the joint epsilon of Gaussian noise and randomised responses. `coins` has their number per epsilon."""
+    """Return the joint epsilon of Gaussian noise and randomised responses; `coins` counts these by epsilon."""
     if rho == 0 and len(coins) == 1 and coins.total() <= pure.MOST_RELEASES:
         ((level, times),) = coins.items()
         return min(high, pure.epsilon(delta, level, times))

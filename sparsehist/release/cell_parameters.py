@@ -64,7 +64,7 @@ class MeasureSums:
     """Public parameters of the noisy sums of one measure (for example, of a price) in a release."""
 
     measure: Measure
-    family: Family  # noise family of a sum, in multiples of `measure.step`
+    family: Family  # family of the noise of a sum; its sensitivity is in multiples of `measure.step`
     level: Fraction  # level of the sums; each measure has its own noise path
 
     def __post_init__(self) -> None:

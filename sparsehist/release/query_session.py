@@ -107,7 +107,7 @@ def queries_requested(
     start: Release | None = None,
     **limits: Any,
 ) -> QueryRequest:
-    """Check the parameters of a session without a store, and return them as a request."""
+    """Check the parameters of a session, without opening a store, and return them as a request."""
     domain = declaration.domain
     if domain.is_open or not 2 <= domain.size <= MOST_CELLS:
         raise DeclarationError(

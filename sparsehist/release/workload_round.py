@@ -326,8 +326,8 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
 def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
     """Return a frame that describes each query by keys, not by the numbers of keys.
 
-    Ranges of a single key column have the columns low and high. Other queries have the key columns (null if the query
-    sums over the column), columns such as day_low and day_high, or only the index of the query.
+    For ranges of a single key column, the frame has the columns low and high. For other queries, it has the key
+    columns (null if a query sums over the column), columns such as day_low and day_high, or only the query's index.
     """
     columns = key_domains(domain)
     described = {end: (end, columns[0]) for end in ("low", "high") if len(columns) == 1}

@@ -22,7 +22,7 @@ _QUOTED = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'")
 
 
 def first_line(problem: Exception) -> str:
-    """Return the first line of an error message of DuckDB, without the kind of the error."""
+    """Return the first line of a DuckDB error message, without the error type."""
     return re.sub(r"^[\w -]*Error: ", "", str(problem).split("\n", maxsplit=1)[0])
 
 

@@ -27,7 +27,7 @@ class _Tokenizer(DuckDB.Tokenizer):
 
 
 class Span(NamedTuple):
-    """A part of a text: characters from `start` up to, but not including, `end`."""
+    """A slice of a text: the characters from `start` up to, but not including, `end`."""
 
     start: int
     end: int

@@ -53,7 +53,7 @@ _DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # finds names joined by a
 
 
 class Session:
-    """A context manager that runs scripts on a DuckDB connection in memory and on a store.
+    """A context manager that runs scripts, with an in-memory DuckDB connection and a store.
 
     Args:
         store: The store of the series, or None for a session that only runs statements of DuckDB.

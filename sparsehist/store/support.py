@@ -94,7 +94,7 @@ def _absorb(state: WordArray, word: WordArray) -> None:
 
 
 def in_order(hashes: WordArray, rows: int) -> Iterator[WordArray]:
-    """Sort hashes in bounded memory. Yield arrays of up to `rows` words, with one word for each hash, in order.
+    """Sort hashes in bounded memory. Yield one word per hash, in increasing order, as arrays of up to `rows` words.
 
     A word is a 64-bit integer: the leading bits of a hash, then the position of this hash among `hashes`, in
     `len(hashes).bit_length()` bits. The hashes may be memory-mapped. Words with the same leading bits form a

@@ -53,7 +53,7 @@ def next_state(
 
 
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
-    """Return the weights of the adjacent coarser and finer states, and the standard deviation of the noise to add.
+    """Return the factors of the noise at the adjacent coarser and finer levels, and the std of the noise to add.
 
     A new state is the weighted sum of both states plus new noise. For sensitivity 1, ρ·Z(ρ) is a Brownian motion of
     variance ρ/2, which is drawn conditionally on its values at the adjacent levels.

@@ -55,7 +55,7 @@ def largest(values: FloatArray, number: int) -> FloatArray:
 
 
 def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
-    """Return the smallest of three bounds on the squared L2 sensitivity for units of `keys` cells, given G = RᵀR."""
+    """Return the smallest of three bounds on the squared L2 sensitivity if a unit has `keys` cells, given G = RᵀR."""
     rows = largest(np.maximum(gram, 0.0), keys).sum(axis=1)
     norms = largest(np.sqrt(np.maximum(np.diag(gram), 0.0)), keys)
     eigenvalue = np.linalg.eigvalsh(gram)[-1] if keys > 1 else np.inf

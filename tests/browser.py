@@ -20,7 +20,7 @@ AXE = Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"
 # The last two options stop Chromium from requesting its own updates.
 _OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
-# JavaScript that finds elements with clipped content. A box that scrolls, such as a wide table, clips nothing.
+# JavaScript that finds elements with clipped content, except content that can be scrolled, such as a wide table.
 _CLIPPED = """() => {
     const scrolls = e => e && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement))
     return [...document.querySelectorAll('body *')].filter(e => {
@@ -58,14 +58,14 @@ def browser() -> Iterator[Any]:
 
 
 class Visit(NamedTuple):
-    """A browser tab, the messages, errors and dialogs of the page in it, and the addresses that were requested."""
+    """A browser tab with the messages, errors and dialogs of its page, and the addresses that the page requested."""
 
     tab: Any
     messages: list[str]
     requests: list[str]
 
     def show(self, *, width: int, scheme: str) -> list[str]:
-        """Return the content that is clipped or outside the page in a window of this width and colour scheme."""
+        """Show the page at this width and colour scheme, and return content that is clipped or outside the page."""
         self.tab.set_viewport_size({"width": width, "height": 800})
         self.tab.emulate_media(color_scheme=scheme)
         wide = self.tab.evaluate("document.documentElement.scrollWidth")

@@ -23,9 +23,10 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-# A store on disk takes no seed. Each test seeds its randomness with the test's name, so that no test fails by chance.
-# Forked processes are seeded by the operating system instead.
-# If a child process repeated its parent's noise, no test could see that a release was drawn twice.
+# A store on disk takes no seed. The tests therefore replace the package's source of random numbers by a generator
+# that is seeded with the name of each test, so that no test fails by chance.
+# Forked processes are seeded by the operating system instead. If they repeated their parent's noise, a release that
+# was wrongly drawn twice would look the same both times, and no test could notice.
 _keys = random.Random()
 entropy.secrets = SimpleNamespace(randbits=_keys.getrandbits)
 os.register_at_fork(after_in_child=_keys.seed)
@@ -63,7 +64,7 @@ def _asked(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send a worker's number of p-values to the controller, or fail the run if the total is above `P_VALUES`."""
+    """In a worker, report its number of p-values; in the controller, fail the run if the total exceeds `P_VALUES`."""
     workeroutput: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if workeroutput is not None:
         workeroutput["p_values"] = stats.asked()

@@ -44,7 +44,7 @@ def assert_consistent(p_value: float, what: str = "the sample") -> None:
 
 
 def assert_detected(p_value: float, what: str = "the wrong distribution") -> None:
-    """Fail unless the p-value of a negative control is below the share at which `assert_consistent` fails."""
+    """Fail unless the p-value of a negative control is so small that `assert_consistent` would fail."""
     if not p_value < SHARE:
         raise AssertionError(f"{what} was not detected by the statistical test: p-value {p_value:.3g} >= {SHARE:.3g}")
 
@@ -102,8 +102,8 @@ def mean_test(sample: ArrayLike, mean: float, variance: float) -> float:
 def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
     """Return a p-value for the hypothesis that vectors, given in shape (n, k), are uniform on the unit cube.
 
-    The G test counts the vectors in each of cells_per_axis**k cells. Rosenblatt's transform maps any joint
-    distribution with known conditional distribution functions to the uniform distribution.
+    A G-test compares the numbers of vectors in the cells_per_axis**k cells of a grid. Vectors with another known
+    joint distribution can be tested after Rosenblatt's transform, which makes them uniform.
     """
     values = np.asarray(uniforms, dtype=np.float64)
     digits = np.minimum((values * cells_per_axis).astype(np.int64), cells_per_axis - 1)
@@ -127,7 +127,7 @@ def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
 
 
 def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the p-value of a G-test for the hypothesis that two lists of cell counts have one distribution."""
+    """Return the p-value of a G-test for the hypothesis that two lists of cell counts have the same distribution."""
     table = np.stack([np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)])
     totals = table.sum(axis=0)
     fewer = float(min(table.sum(axis=1)) / table.sum())
@@ -143,7 +143,7 @@ def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
-    """Return a p-value for the hypothesis that two samples of integers, or of integer rows, have one distribution.
+    """Return a p-value for the hypothesis that two samples of integer vectors have the same distribution.
 
     The samples have shapes (n, k) and (m, k). Outcomes are sorted by their frequency in both samples together, so
     that rare outcomes are pooled with each other.
@@ -211,7 +211,7 @@ def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> f
 
 
 def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Pool neighbouring cells up to an expected count of `MINIMUM_EXPECTED`; return the first index of each pool."""
+    """Pool neighbouring cells to expected counts of at least `MINIMUM_EXPECTED`; return each pool's first index."""
     cumulated = np.cumsum(expected)
     starts, reached = [0], 0.0
     while True:

@@ -82,7 +82,7 @@ def _anchors(text):
 
 
 def test_names_and_make_targets_on_the_pages_exist():
-    """The pages use only public `sh.` names and existing make targets, and contain no path of this machine."""
+    """The pages use only public `sh.` names and existing make targets, and do not contain the checkout's path."""
     text = "".join(_text(page) for page in (README, *PAGES, *OTHERS))
     assert set(re.findall(r"\bsh\.(\w+)", text)) <= set(sparsehist.__all__)
     named = re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", text, flags=re.MULTILINE)

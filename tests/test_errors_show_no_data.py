@@ -1,4 +1,4 @@
-"""Tests that errors, warnings and log records hide values and length of data that is passed in a wrong parameter.
+"""Tests that errors, warnings and log records show neither values nor length of data passed to a wrong parameter.
 
 Every public function, class and method is called with each kind of data in each of its parameters, and with plausible
 values in its other required parameters. The command line prints no traceback, because local variables could contain
@@ -172,7 +172,7 @@ def _fitting(receivers: dict[type, Any], made: type) -> Any:
 
 
 def plausible(directory: Path, receivers: dict[type, Any]) -> dict[str, Any]:
-    """Return a dict from parameter name to plausible value; other required parameters are set to None in calls."""
+    """Return a dict from parameter name to plausible value. Calls pass None for required parameters not in it."""
     rng, family = np.random.default_rng(2), noise.DiscreteLaplace()
     return {
         "store": receivers[sh.Store], "log": _LOG, "source": _LOG, "frame": _LOG, "unit": "user_id", "key": "query",
@@ -319,7 +319,7 @@ def _hides(value: Any) -> None:
 
 @pytest.mark.parametrize("function", [_quotes, _counts, _logs, _hides])
 def test_a_function_that_shows_its_argument_is_noticed(function: Callable[[Any], None]) -> None:
-    """Negative control: data that is shown in an error, a warning, a log record or a hidden cause is detected."""
+    """Negative control: data shown in a warning, a log record, an error or its suppressed context is detected."""
     for data in (DATA["a list of texts"], DATA["a list of numbers"], DATA["an array of numbers"], DATA["a dict"]):
         assert any(leaks(text) for text in said_by(lambda: function(data)))  # noqa: B023
 

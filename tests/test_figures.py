@@ -21,7 +21,7 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "figures"
 
 
 def test_curves_have_the_reference_values():
-    """The curves of `benchmarks/figures` have a relative error of at most 1e-14 against reference values."""
+    """The curves of `benchmarks/figures` agree with reference values to a relative error of 1e-14."""
     assert relaxation_atom(0.5, 1, 2) == pytest.approx(0.3032653298563167118, rel=1e-15)
     assert relaxation_density(-0.5, 0.5, 1, 2) == pytest.approx(0.1673476201113223717, rel=1e-15)
     assert independent_over_lossless(5, 0.001, 5) == pytest.approx(1.1349716342813667596, rel=1e-14)

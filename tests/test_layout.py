@@ -16,7 +16,7 @@ CHECKOUT = Path(__file__).parent.parent
 CORE = ("noise", "dense", "histogram", "workload", "privacy", "local", "audiences", "interactive")
 # From bottom to top: a folder of the shell imports only the core and the folders listed before it.
 SHELL = tuple("store domain declaration guarantee counting ledger release report sqlfront series cli".split())
-# These modules of the standard library neither read, write, log or wait, nor draw random numbers.
+# These modules of the standard library do no input, output, logging or waiting, and draw no random numbers.
 PURE_STANDARD_LIBRARY = set(
     "__future__ abc ast bisect collections dataclasses decimal enum fractions functools hashlib heapq itertools json "
     "math numbers operator types typing".split()

@@ -23,7 +23,7 @@ PAIR = "epsilon_delta(1, 1e-6)"
 
 @pytest.fixture
 def command(capsys, tmp_path, monkeypatch):
-    """Return a function that runs a command next to a log file and returns its exit code and printed text."""
+    """Return a function that runs a command in the directory of a log file, and returns exit code and output."""
     monkeypatch.chdir(tmp_path)
     LOG.write_csv("log.csv")
 
@@ -49,7 +49,7 @@ def test_a_pair_as_a_cap_names_the_budget():
 
 @pytest.mark.parametrize("kind", [{"every": "every('month', periods=3, budget='0.5')"}, {"steps": 3}])
 def test_missing_units_are_dropped_by_a_series_declared_anew(kind):
-    """The error about null units recommends on_null="drop". This works after the series is dropped and recreated."""
+    """The error about null units recommends on_null="drop", which works if the series is dropped and recreated."""
     store = sh.open(":memory:", seed=1)
     step = {"period": "2026-03"} if "every" in kind else {"step": 1}
     lacking = pl.concat([LOG, pl.DataFrame({"UserID": [None], "key": ["k0"]})], how="vertical_relaxed")
@@ -61,7 +61,7 @@ def test_missing_units_are_dropped_by_a_series_declared_anew(kind):
 
 
 def test_a_periodic_series_with_periods_is_not_dropped():
-    """A periodic series can be dropped only if it has no periods, and only if no period was ever released."""
+    """A periodic series can be dropped only if all its periods were dropped and none of them was ever released."""
     store = sh.open(":memory:", seed=1)
     for released in (False, True):
         period = create(store, None, every="week").append(LOG, period="2026-W11")
@@ -80,7 +80,7 @@ def test_a_periodic_series_with_periods_is_not_dropped():
 
 
 def test_a_choice_at_too_small_a_level_names_one_that_serves():
-    """The error about a level too small to choose max_keys names a larger level and a plan; both lead to a choice."""
+    """If a level is too small to choose max_keys, the error names two ways to find a level that suffices."""
     store, domain = sh.open(":memory:", seed=3), sh.Integers(1000)
     log = pl.DataFrame({"unit": range(20_000), "key": [unit % 4 for unit in range(20_000)]})
     choice = {"unit": "unit", "key": "key", "domain": domain}
@@ -123,7 +123,10 @@ def test_a_workload_is_planned_for_a_pair(command):
     ],
 )
 def test_text_of_another_kind_names_the_option_that_reads_it(command, value, domain, kind, served):
-    """If text keys do not fit the domain, the error recommends `--key-type` and, for fractions, scaling."""
+    """If text keys do not fit the domain, the error recommends `--key-type`.
+
+    For numbers, it also says that fractions must first be scaled to whole numbers.
+    """
     pl.DataFrame({"UserID": [1, 2], "key": [value, served]}).write_csv("log.csv")
     code, printed = command(*SHELL, domain)
     assert code == 2 and f"--key-type key={kind}" in printed

@@ -47,7 +47,10 @@ def test_p_values_are_uniform_when_the_law_holds(p_value):
     ids=["two_sample_vectors", "gaussian_vector_test", "binomial_test", "poisson_test"],
 )
 def test_p_values_are_never_too_small_when_the_law_holds(p_value):
-    """Under a true hypothesis, a p-value is below t with probability at most t, even in conservative tests."""
+    """Under a true hypothesis, the p-value of a conservative test is at most t with probability at most t.
+
+    Such p-values are not uniform, because these tests count discrete outcomes or combine several p-values.
+    """
     rng = seeded(21)
     p_values = np.array([p_value(rng) for _ in range(400)])
     for level in (0.2, 0.05):

@@ -1,4 +1,4 @@
-"""Attacks on workloads: no choice of weights gets an answer without noise or a failure that reveals counts."""
+"""Attacks on workloads: no choice of weights causes an answer without noise, or an error that reveals counts."""
 
 from __future__ import annotations
 

@@ -231,7 +231,8 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
 ) -> None:
     """Whether a release is refused for too many rows depends only on public numbers.
 
-    To be fast, the test lowers two limits: on expected false keys, which is public, and on binomial draws.
+    For speed, the test lowers two limits: the limit on `max_false_keys`, and the limit on the number of cells that
+    one binomial draw may select.
     """
     assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)

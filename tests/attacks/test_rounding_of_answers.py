@@ -94,7 +94,7 @@ def test_answers_depend_on_noisy_measurements_alone(name: str) -> None:
 
 
 def test_answers_that_share_no_grid_are_refused() -> None:
-    """A workload with separate noise for each answer is refused if its weights are too uneven for one grid."""
+    """Separate noise for each answer is refused if the weights differ too much to round all answers to one grid."""
     counts = sh.Counts(pl.DataFrame({"a": [0], "b": [1], "count": [7]}), largest=1)
     domain = sh.Product(a=sh.Integers(2), b=sh.Integers(3))
     series = sh.create(sh.open(":memory:", seed=1), counts, name="s", key=["a", "b"], max_keys=1, domain=domain)

@@ -175,7 +175,10 @@ def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gon
 
 
 def test_products_and_tuples_of_all_widths():
-    """For keys of one to three columns, (unit, key) pairs are exact, and deleting a unit changes no other pairs."""
+    """For keys of one to three columns, the engine keeps the right (unit, key) pairs.
+
+    Deleting a unit changes no pair of another unit.
+    """
     rng = np.random.default_rng(4)
     drawn = rng.integers(-(2**62), 2**62, size=(9, 4))[rng.integers(0, 9, size=200)]
     log = pl.DataFrame(drawn, schema=["a", "b", "c", "user_id"]).with_columns(

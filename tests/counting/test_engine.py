@@ -1,4 +1,4 @@
-"""Tests of the in-memory engine: integer codes are exact, and rows on disk count like rows in memory."""
+"""Tests of the in-memory engine: different values get different codes, and rows on disk count like rows in memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Kill work on a store at many calls, and check the store: `python -m tests.faults.campaign PLACE --kills 100`.
+"""Interrupt work on a store at many different calls, and check the store each time.
 
+Run `python -m tests.faults.campaign PLACE --kills 100`.
 The main process imports everything and starts no thread. Each attempt forks a child to do the work. At its n-th call
 of one kind, the child is killed or the call fails. The kind is a system call, which strace intercepts, or `inside`,
 which means any Python call that changes files or the state. Then another child runs a check from `tests.faults.work`.

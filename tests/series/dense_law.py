@@ -27,8 +27,8 @@ def same_law(one: np.ndarray, two: np.ndarray, *further: float) -> float:
     """Return a p-value for the hypothesis that the cells (columns) of two arrays have the same distribution.
 
     Each row has the published numbers of all cells, for example the counts in one release, with NaN if unpublished.
-    The test compares which numbers are published, and their values. A Bonferroni correction combines these p-values
-    with the p-values in `further`, which come from other comparisons of the same cells.
+    One p-value compares the published values, and another one compares which values are published. A Bonferroni
+    correction combines them with the p-values in `further`, which come from other comparisons of the same cells.
     """
     patterns = [~np.isnan(numbers.T) for numbers in (one, two)]
     values = [

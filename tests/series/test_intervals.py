@@ -39,7 +39,7 @@ class Scene:
         self.counts = [max(0, round(self.bound - self.mean + place * self.std)) for place in PLACES]
 
     def publish(self, count: int, cells: int, seed: int) -> np.ndarray:
-        """Draw the noisy counts, given that they are above the threshold, of `cells` cells with this true count."""
+        """Draw noisy counts above the threshold for `cells` cells with this true count."""
         noise = self.family.sample_tail(cells, self.bound - count, self.level, rng=seeded(seed))
         return count + (noise if self.family.integer else round_to_grid(noise, self.step))
 
@@ -68,7 +68,7 @@ class Scene:
         return float(law[self.covers(count, noisy, alpha)].sum() / law.sum())
 
     def naive_p_value(self, count: int, noisy: np.ndarray, alpha: float) -> float:
-        """Test naive intervals, which ignore the threshold, for nominal coverage 95 %, and return the p-value."""
+        """Return a p-value for a coverage of 1 - alpha by naive 95 % intervals, which ignore the threshold."""
         found = int((np.abs(noisy - self.mean - count) <= 1.959964 * self.std).sum())
         return binomial_test(found, noisy.size, 1 - alpha)
 
@@ -158,7 +158,8 @@ def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
         noisy[rows] = scene.publish(int(count), int(rows.sum()), int(count))
     found = count_estimates(scene.family, scene.level, noisy, scene.bound, scene.step)
     assert (found.counts >= 0).all()
-    seen = noisy < top - 7 * scene.std  # true counts above `top` would hardly give these
+    # A true count above `top`, which this test does not draw, would hardly ever have such a small noisy count.
+    seen = noisy < top - 7 * scene.std
     near = seen & (noisy < scene.bound + 2 * scene.std)
     for rows in (near, seen & ~near):
         off = (found.counts - counts)[rows] / found.errors[rows]

@@ -68,7 +68,7 @@ def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, c
 
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) -> None:
-    """A privacy unit with large values at two keys changes both sums by the measure's largest allowed amount."""
+    """A privacy unit with large values at two keys changes both sums by the clip, so the sensitivity is attained."""
     log = pl.DataFrame({"unit": [1, 1, 1], "key": [0, 0, 1], "price": [50.0, 60.0, 70.0]})
     measure = sh.Measure("price", clip=clip, step=step)
     assert counted(log, [measure], tmp_path)["sum_0"].to_list() == [measure.most_steps] * 2
@@ -94,7 +94,7 @@ def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
     dtype=st.sampled_from([pl.Float64, pl.Decimal(20, 3), pl.String]),
 )
 def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) -> None:
-    """Values are rounded towards zero by their written decimal digits, so 0.29 is 29 steps of 0.01."""
+    """Values are rounded towards zero as decimals: 0.29 is 29 steps of 0.01, although its double is smaller."""
     column = pl.Series("price", [str(value) for value in values])
     column = column if dtype == pl.String else column.cast(dtype)
     log = Log(column.to_frame().lazy(), {"price": column.dtype}, "the frame", texts=frozenset(["price"]))

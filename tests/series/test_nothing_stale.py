@@ -22,7 +22,7 @@ COUNT = "sparsehist.release.creation.count_keys"
 
 
 def rows(seed: int = 1) -> pl.DataFrame:
-    """Return a log whose user names begin with a text that tests can search for in files and messages."""
+    """Return a log whose user names begin with a marker that tests search for in files and messages."""
     rng = np.random.default_rng(seed)
     return pl.DataFrame(
         {"user": [f"{UNIT}{i}" for i in rng.integers(0, 600, 2000)], "key": rng.integers(0, 30, 2000)}

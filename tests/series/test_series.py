@@ -116,7 +116,7 @@ def test_a_bad_declaration_is_refused_and_leaves_no_series(
 
 
 def test_the_ledger_fits_a_screen_unless_all_of_it_is_asked_for() -> None:
-    """By default, the ledger has eight columns that fit the screen, and shows caps and budgets as limits."""
+    """By default, the ledger has eight columns, which fit the screen; the column `limit` shows caps and budgets."""
     series = a_series(cap=1)
     series.store.set_budget(rho=2)
     series.release("first", level="0.5")

@@ -104,7 +104,7 @@ PLAIN = [
 ]
 
 MORE = [
-    # Statements that read files with further functions, or that spell or place a file name differently.
+    # Statements that read files by rarely used functions, or with names in an unusual spelling or position.
     "select * from \"read_csv\"('{elsewhere}/secret.csv')",
     "select * from main.read_csv('{elsewhere}/secret.csv')",
     "select * from system.main.read_csv('{elsewhere}/secret.csv')",

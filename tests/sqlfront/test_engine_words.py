@@ -1,4 +1,4 @@
-"""DuckDB errors are shown without types, column names or variables that come from rows of the log."""
+"""DuckDB errors are shown without types, column names and variables that may contain values from the log."""
 
 import pytest
 

@@ -19,7 +19,7 @@ N_KEYS = 400
 
 
 def counted(n: int = N_KEYS) -> pl.DataFrame:
-    """Return counts of 1 to 7 for keys that begin with a text that tests can search for in files."""
+    """Return counts of 1 to 7 for keys that begin with a marker that tests search for in files."""
     number = np.arange(n)
     return pl.DataFrame({"key_0": [f"planted-key-{i:06d}" for i in number], "count": 1 + number % 7})
 

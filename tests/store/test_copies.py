@@ -1,4 +1,4 @@
-"""A store that was copied, restored or moved draws no second noise for a level, except as docs/store.md warns.
+"""A copied, restored or moved store never draws noise twice for a level, except in cases listed in docs/store.md.
 
 A scenario is a list of steps. A step is a method of `World`, such as `make`, `open`, `use` (release at a new level)
 or `adopt` (adopt, then use), or else a shell command. The steps run in a directory with a store at `home/store`,
@@ -107,7 +107,7 @@ class World:
 
     @property
     def noises(self):
-        """Return how many different noises the releases at level 1 have."""
+        """Return how many different draws of noise occur in the releases at level 1."""
         return len({frame.hash_rows(seed=1).sum() for frame in self.seen})
 
 
@@ -294,7 +294,8 @@ def test_the_page_lists_all_ways_to_copy_a_store():
         {what for words in re.findall(r": ([^:]+?)\.(?: |$)", text) for what in words.split("; ")}
         for text in (once, never)
     )
-    # The page joins moved with moved and opened stores, and older stores with older homes.
+    # Scenarios share one entry of the page if they differ only in whether a moved store was opened, or in whether an
+    # older store was restored alone or with its directory.
     joined = {re.sub(r"^moved( and opened)?, ", "", what) for what in BESIDE}
     joined = {what.split(" restored ")[1] if what in RESTORED else what for what in joined}
     missing = [*(joined ^ drawn_once), *(set(NAMED) ^ unnoticed)]

@@ -27,7 +27,7 @@ from tests.store.example import SALT
     ids=["text", "bytes", "integers", "unsigned", "product"],
 )
 def test_every_key_is_found_under_its_own_type(tmp_path, keys, absent):
-    """Keys of every type are read back with this type, in the order of their counts; an absent key is not found."""
+    """Keys of all types are read back with their type, in the order of their counts; an absent key is not found."""
     counted = pl.DataFrame(keys).with_columns(count=pl.Series([5, 1, 1, 3, 3]))
     written = write_series_files(
         tmp_path, counted["count"], counted.__getitem__, salt=SALT, durable=False, rng=seeded(1)

@@ -125,7 +125,7 @@ class Measure:
         return bool(self.clip[0] < 0)
 
     def noise(self, family: Family) -> Family:
-        """Return the noise family of a sum in steps, given the noise family of a count."""
+        """Return the noise family of a sum, in multiples of `step`, given the noise family of a count."""
         return replace(family, sensitivity=family.sensitivity * self.most_steps)  # type: ignore[type-var, attr-defined]
 
     def __str__(self) -> str:

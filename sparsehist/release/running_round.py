@@ -176,7 +176,7 @@ def noise_over_steps(declaration: Declaration) -> StepNoise:
 
 @lru_cache(maxsize=8)
 def _covariance(steps: int) -> FloatArray:
-    """Return the noise covariance between steps for units with one key, from the spectral strategy of prefix sums."""
+    """Return the noise covariance between steps if max_keys=1, from the spectral strategy of prefix sums."""
     strategy = Spectral(Prefix(steps))
     answers = np.cumsum(strategy.to_cells(np.eye(strategy.n_noise)), axis=0)
     covariance = strategy.l2(1) ** 2 * (answers @ answers.T)

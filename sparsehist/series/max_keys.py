@@ -233,8 +233,8 @@ def _estimates(
     # Drop classes that can contain only noise: those in which units would have more of the largest keys than keys in
     # total, or more than all `n_largest` of them.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # Represent each class by typical numbers: four spread over its range for the number of keys, and the geometric
-    # mean of its smallest and largest number for the number of largest keys.
+    # Represent each class by four numbers of keys, spread over its range, and by one number of largest keys, the
+    # geometric mean of the smallest and the largest in the class.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

@@ -296,7 +296,7 @@ FORMS = (
 
 
 def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
-    """Parse a statement of the package; return a statement of DuckDB unparsed. Errors show the position.
+    """Parse a sparsehist statement; return a DuckDB statement unparsed. Errors show the position.
 
     Example:
         >>> from sparsehist.sqlfront.script import pieces

@@ -56,7 +56,7 @@ class Union(Composite):
                 raise DeclarationError(f"list the ranges you need: union() cannot contain {part.describe()}")
         sizes = {part.columns for part in parts if not part.is_open}
         if len(sizes) > 1:
-            raise DeclarationError(f"all parts of a union must have the same columns, got the sizes {sorted(sizes)}")
+            raise DeclarationError(f"all parts of a union must have columns of the same sizes, got {sorted(sizes)}")
         self.parts = tuple(part.for_domain(columns) for columns in sizes for part in parts) or parts
         self.largest_entry = max(part.largest_entry for part in parts)
 

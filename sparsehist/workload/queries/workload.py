@@ -125,7 +125,7 @@ class Workload(abc.ABC):
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
         """Return the workload for a domain: take missing sizes from the domain, and replace keys with cell numbers.
 
-        Raise an error if the workload has other columns. `keys` is required if it contains names of columns or keys.
+        Raise an error if the columns differ. A workload that contains names of columns or keys needs `keys`.
         """
         self.require_domain(columns)
         return self

@@ -68,7 +68,7 @@ def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
 def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth with noisy values at the level `cap`. All levels up to the cap can still be drawn.
 
-    Real-valued noise is first rounded to a grid of about 2**-25 of its standard deviation at the cap. Otherwise, low-order
+    Real-valued noise is first rounded to a grid of about 2**-25 of its std at the cap. Otherwise, low-order
     bits of the new offsets would reveal how large the noise was. If sealing is interrupted, the state is erased.
     """
     if any(level > cap for level in state.offsets):

@@ -113,9 +113,9 @@ def draw_step_round(
 ) -> StepRound:
     """Draw the noise of tracked cells at a new release point, and the whole noise paths of cells that become tracked.
 
-    `tracked`, shape (m, t), is the noise of tracked cells at the m points of `past`. The next three arguments describe
-    the n untracked keys with a unit: `counts`, shape (n,), at the step of `point`; `largest`, shape (n,), at the last
-    step; `counts_at`, a function of a released step. `n_empty` other keys are always empty.
+    `tracked`, shape (m, t), is the noise of tracked cells at the m points of `past`. Three arguments describe the n
+    untracked keys with a unit: `counts`, shape (n,), has their counts at the step of `point`; `largest`, shape (n,),
+    at the last step; `counts_at` at any released step. `n_empty` other keys are always empty.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)

@@ -20,7 +20,7 @@ from typing import Any
 Result = Mapping[str, Any]
 HERE = Path(__file__).resolve().parent
 HEADING = "| question | measured |\n|---|---|\n"
-TYPES_HEADING = "| user id × key | CPU | time on the clock | memory |\n|---|---|---|---|\n"
+TYPES_HEADING = "| user id × key | CPU time | elapsed time | memory |\n|---|---|---|---|\n"
 TYPICAL = "Int64 × text"
 RANDOM = "10,000,000 rows, random ids, activity 0.7"
 ACTIVITIES = (0.7, 1.5)

@@ -218,7 +218,7 @@ def beside_the_table(results: Path) -> set[str]:
         max(row["ratio"] for row in priced if row["chosen"] and (row["workload"], row["max_keys"]) == (workload, 1))
         for workload in ("all ranges", "prefix sums")
     ]
-    return said | {f"within {_both([str(math.ceil(100 * (ratio - 1))) for ratio in over])} % of it"}
+    return said | {f"at most {math.ceil(100 * (ratio - 1))} % above" for ratio in over}
 
 
 def _of_the_count(found: Result, case: str) -> list[str]:

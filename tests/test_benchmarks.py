@@ -89,7 +89,7 @@ def test_a_script_writes_its_figures_with_their_origin(tmp_path: Path, script: s
     [
         ("", ""),
         (r"(\n\|---\|---\|\n\|.*?\| )[0-9]+", r"\g<1>987"),
-        (r"(?<=strategy is within )[0-9]+", "1"),
+        (r"(?<=strategy is at most )[0-9]+", "1"),
     ],
     ids=["unchanged", "table", "text"],
 )

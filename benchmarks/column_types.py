@@ -9,8 +9,8 @@ For each case two programs run in turn, each in its own process: ours reads the 
 Parquet file; Polars counts the distinct units per key of the same columns, without bounds and without privacy. We
 report CPU time, wall time and peak resident memory of each process, imports included. `added` is our CPU time minus
 that of Polars in the same turn, scaled to 10^7 rows. CSV fields are text for both. Rows per unit are log-normal with
-sigma 1.5, and there are half as many different queries as rows, at most 2**24. Importing takes half a second, visible in short logs.
-Only the columns and files of the cases asked for are written, which is needed at 50 million rows.
+sigma 1.5, and there are half as many different queries as rows, at most 2**24. Importing takes half a second, visible
+in short logs. Only the columns and files of the cases asked for are written, which is needed at 50 million rows.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ WORKLOADS = [
     (lambda: Ranges([(0, 7)]).for_domain((7,)), "high < 7"),
     (lambda: Ranges(10**6).apply(np.zeros(10**6)), "up to 4096 cells"),
     (Union, "at least one workload"),
-    (lambda: Union(Prefix(4), Prefix(5)), "same columns"),
+    (lambda: Union(Prefix(4), Prefix(5)), "columns of the same sizes"),
     (Marginals, "k, up_to"),
     (lambda: Marginals((2, 3), 3), "3 of 2"),
     (lambda: Marginals((2, 3), [[0, 1], [1, 0]]), "twice"),

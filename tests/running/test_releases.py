@@ -162,7 +162,7 @@ def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
     assert series.release("first").metadata == first.metadata
     with pytest.raises(NameTakenError, match="step=1"):
         series.release("first", step=2)
-    with pytest.raises(NotFoundError, match="not appended"):
+    with pytest.raises(NotFoundError, match="not been appended"):
         series.release("other", step=4, level="0.1")
 
 

@@ -9,6 +9,7 @@ import shutil
 import stat
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,7 +50,10 @@ def is_store(store: Path) -> bool:
 
 
 def check_format(store: Path) -> None:
-    """Raise an error if the store's format is unknown, a part is missing, or other users can write to the store."""
+    """Raise an error if the format is unknown, a part is missing, or other users can write to the store.
+
+    Warn if other users could replace it.
+    """
     try:
         version = read_json(store / FORMAT)["sparsehist store"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -64,6 +68,10 @@ def check_format(store: Path) -> None:
     if store.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StoreError(
             f"other users can write to the store: make sure that nobody altered it, then run `chmod 700 {store}`"
+        )
+    if store.parent.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+        warnings.warn(
+            f"any user can replace the store {store}: run `chmod o-w {store.parent}`, or move the store", stacklevel=2
         )
 
 

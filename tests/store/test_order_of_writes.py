@@ -167,3 +167,14 @@ def test_a_store_that_others_can_write_to_is_refused(tmp_path, mode):
     path.chmod(mode)
     with pytest.raises(StoreError, match="other users can write"), open_state(path):
         pass
+
+
+def test_a_directory_in_which_any_user_can_replace_the_store_is_warned_of(tmp_path):
+    """Opening a store warns if any user can write to its parent directory, unless the sticky bit is set."""
+    path = make_store(tmp_path / "s")
+    tmp_path.chmod(0o777)
+    with pytest.warns(UserWarning, match="any user can replace the store"), open_state(path):
+        pass
+    tmp_path.chmod(0o1777)
+    with open_state(path):  # warnings are errors here
+        pass

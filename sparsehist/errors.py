@@ -234,7 +234,7 @@ class CountsWarning(UserWarning):
 
 
 def of_kind(value: object, kind: type[_Value]) -> _Value:
-    """Return a value that has the type `kind`; if it has another type, raise a LawError that names both types."""
+    """Return the value if it is a `kind`; otherwise raise a LawError that names both types."""
     if not isinstance(value, kind):
         raise LawError(f"a value has the type {type(value).__name__} instead of {kind.__name__}")
     return value

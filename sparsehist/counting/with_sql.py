@@ -283,9 +283,9 @@ class Dialect:
     ) -> str:
         """Return the counting query, rendered from its template.
 
-        `columns` are three lists of columns of the log: those of units, of keys and of measures. `units`, `cells` and
-        `steps` are lists of pairs of SQL strings: a value, and the condition that this value is valid. `parts` are
-        other fields of the template.
+        `columns` are three lists of columns of the log: the unit, key and measure columns. `units`, `cells` and
+        `steps` are lists of pairs of SQL strings: a value, and the condition that this value is valid. `parts` has
+        the values of all other placeholders in the template.
         """
         keys = key_names(domain.columns)
         texts = [self.part("key", dtype, f"sized.{key}") for key, dtype in zip(keys, domain.dtypes, strict=True)]

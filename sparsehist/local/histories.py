@@ -136,7 +136,7 @@ def finer_history(
     """Draw a fine memo and fine reports, given the coarse memo, the coarse reports and the true bits.
 
     Fine and coarse results then have exactly the joint distribution of `coarser_history`. The Bloom filter
-    `true_bits` and the memos are secret and have shape (..., bits); the reports have shape (r, ..., bits).
+    `true_bits` and the memos (permanent responses) are secret, with shape (..., bits); reports have (r, ..., bits).
 
     Raises:
         InputError: If true_bits, memo and each report do not have the same shape.

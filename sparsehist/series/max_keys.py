@@ -48,7 +48,7 @@ _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
 # Class i covers units with 2**i to 2**(i+1) - 1 keys; the last class has no upper limit.
 _CLASSES = Product(keys=Integers(12), largest=Integers(10))
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
-# Expected false keys in the table of classes. Without a threshold, the noise of all empty cells would add up.
+# Expected false keys in the released table of `_CLASSES`. Without a threshold, its empty cells would add noise.
 _FALSE_CLASSES = 0.4
 # A release is used only if its largest count would arise from noise alone with a probability of at most 1 %.
 _BY_CHANCE = 0.01

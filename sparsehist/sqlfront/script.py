@@ -61,7 +61,7 @@ class Piece:
 
     @property
     def line(self) -> int:
-        """The number of the line in which the statement begins."""
+        """Line number where the statement begins."""
         return _line_and_column(self.script, self.span.start)[0]
 
     def error(self, message: str, span: Span | None = None) -> StatementError:

@@ -196,7 +196,7 @@ class Session:
         return checked_query(query, log.declaration.unit or (), log.declaration.key, lookup)
 
     def _source_named(self, path: tuple[str, ...], public: set[str]) -> Source | None:
-        """Look up a name of a query in `tables=`, then among the releases, then among the tables of the session."""
+        """Look up a table name in `tables=`, then among the releases, then among the tables of the session."""
         name = ".".join(path)
         table, number = self._tables.get(name, (None, []))
         if table is not None and number == self._number_of(name):

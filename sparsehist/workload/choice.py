@@ -142,7 +142,7 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
     """Return the strategies that `choose` compares. Each is made for the workload or for a smaller, similar one."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
-        for keys in {1, max_keys}:  # combine the strategies that are best for each factor if units have `keys` keys
+        for keys in {1, max_keys}:  # combine the best strategy of each factor, for a unit with this many keys
             names.append(f"kronecker({', '.join(choose(part, keys, pure=pure).name for part in workload.parts)})")
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]

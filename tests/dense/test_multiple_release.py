@@ -74,7 +74,7 @@ def test_what_was_released_is_released_again(family, truth, cap, steps):
 
 
 def test_bytes_that_are_not_a_vector_are_refused():
-    """Foreign, truncated and altered bytes are refused, and an unknown noise family in them is never imported."""
+    """Bytes from another source, truncated and altered bytes are refused, without importing a family that they name."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     vector.release(1)
     whole = vector.to_bytes()
@@ -131,7 +131,7 @@ def test_levels_too_far_apart_for_a_double_are_not_sealed():
 
 
 def test_a_grid_too_fine_for_the_sealed_noise_is_refused():
-    """Sealing is refused if rounding the kept noise could change a release by a step of its grid."""
+    """A vector is not sealed if rounding the stored noise could change a release by one grid step."""
     vector = MultipleRelease(Gaussian(3.0), [0.0] * 3)
     coarse = vector.release("1e-6").values
     with pytest.raises(LevelOrderError, match="truth_step"):

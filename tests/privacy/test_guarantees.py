@@ -1,4 +1,4 @@
-"""Tests of `EpsilonDelta`: conversion to rho and mu, refusal of invalid numbers, and a text form."""
+"""Tests that `EpsilonDelta` converts to rho and mu, refuses invalid numbers, and can be parsed from its string."""
 
 from __future__ import annotations
 

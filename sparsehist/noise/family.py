@@ -124,7 +124,7 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw finer noise. For a `Family`, `coarse` may have shape (rows, n); the rows then share their random numbers."""
+        """Draw finer noise. For a `Family`, `coarse` may have shape (rows, n); rows share their random numbers."""
 
     @abstractmethod
     def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray: ...

@@ -88,7 +88,7 @@ def test_no_adversary_gets_beyond_the_pure_filter(steps):
 
 
 def test_best_of_routes_accounting_is_found_out():
-    """Negative control: a filter that takes the best of several bounds is unsound: at delta 1e-6, it allows 1.945e-6."""
+    """Negative control: taking the best of several bounds is unsound; at delta 1e-6, it allows 1.945e-6."""
     first, branches = Move("gaussian", 0.0209), (Move("gaussian", 0.1887), Move("coin", 2.149))
     assert all(passes_every_curve((first, second), 3.0, 1e-6) for second in branches)
 

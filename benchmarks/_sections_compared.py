@@ -29,10 +29,10 @@ def dense_sparse(result: Result) -> str:
         "dense over sparse, clock",
     ]
     words = (
-        "Each series of releases becomes finer from release to release. The dense mechanism draws noise for every "
-        "cell and writes nothing. The sparse mechanism makes whole durable releases of a store. Target: for 10⁹ "
-        f"cells, of which 10⁶ are not empty, sparse releases are at least {result['target']} times faster than dense "
-        "ones in chunks.\n"
+        "Every release is finer than the one before it. The dense mechanism draws noise for every cell and writes "
+        "nothing. A sparse release opens the store, draws, and is committed durably. Target: with 10⁹ cells, 10⁶ of "
+        f"them nonempty, sparse releases are {result['target']} times faster than dense ones that are drawn in "
+        "chunks.\n"
     )
     text = [words, table(heading, rows)]
     for name, grown in result["growth"].items():

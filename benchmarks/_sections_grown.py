@@ -89,9 +89,9 @@ def running(result: Result) -> str:
         "the CPU of the new series, which is also counted, sorted and written.\n"
     )
     of_fresh = (
-        "The next table compares running counts of every day with a new series of the same counts for every day. "
-        f"Each method costs ρ = {result['together']} in total. The error is the root mean square error over the "
-        "published keys.\n"
+        "The next table compares one running series with the alternative of making a new series each day that counts "
+        f"all days so far. Either way, all releases together cost ρ = {result['together']}. The error is the root "
+        "mean square error over the published keys.\n"
     )
     compared = []
     for name, days in result["fresh"].items():

@@ -16,9 +16,9 @@ def workload_error(result: Result) -> str:
     targets = ", ".join(f"{name} {target}" for name, target in result["targets"].items())
     words = (
         "The tables show the mean squared error of a query for several strategies; the strategy that `auto` chooses "
-        "is in **bold**. At one cell per unit, the error is divided by the singular-value bound, a lower bound for "
-        f"every factorization. Targets for this ratio, from 256 cells on: {targets}. At several cells per unit, the "
-        "error itself is shown.\n"
+        "is in **bold**. If a unit has one cell, the tables show the ratio of this error to the singular-value "
+        f"bound, which no factorization can beat. Targets for the ratio, from 256 cells on: {targets}. If a unit has "
+        "several cells, the tables show the error itself.\n"
     )
     text = [words]
     places = dict.fromkeys((row["max_keys"], row["workload"]) for row in result["rows"])

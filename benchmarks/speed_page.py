@@ -179,7 +179,7 @@ ROWS: list[tuple[str, Callable[[Result], str], str]] = [
     (
         "dense_sparse",
         dense_sparse,
-        "a durable release of 10⁹ cells with 10⁶ nonzero ones, compared with drawing noise for every cell",
+        "a durable sparse release of 10⁹ cells, 10⁶ of them nonzero, compared with a dense one",
     ),
     ("domain_size", nonzero, "a release of the same size if 10⁵, 10⁶ or 10⁷ keys were counted"),
     ("domain_size", domain_size, "the arithmetic of a release for domains of 10⁶, 10¹², 10¹⁸ and 10⁶⁹ cells"),

@@ -50,10 +50,10 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
         print_error(answer.complaint)
 
 
-def print_error(message: str) -> None:
-    """Print an error message on stderr."""
+def print_error(message: str, kind: str = "error") -> None:
+    """Print an error or a warning on stderr."""
     console = Console(stderr=True, highlight=False, emoji=False)
-    console.print(Text.assemble(("error: ", "bold red"), printable(message, keep="\n\t")), soft_wrap=True)
+    console.print(Text.assemble((f"{kind}: ", "bold red"), printable(message, keep="\n\t")), soft_wrap=True)
 
 
 def in_options(message: str) -> str:

@@ -24,16 +24,19 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # the terminal may not support all characters of a key
-    warnings.simplefilter("ignore", CountsWarning)  # the printed result has this warning already
     as_json = "--json" in arguments
     try:
-        try:
-            words = [word for word in arguments if word != "--json"]
-            if words and words[0] in app:
-                load(words[0])
-            answer = app(words)
-        except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - its text may quote the log
-            answer = _explained(problem)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore", CountsWarning)  # the printed result has this warning already
+            try:
+                words = [word for word in arguments if word != "--json"]
+                if words and words[0] in app:
+                    load(words[0])
+                answer = app(words)
+            except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - its text may quote the log
+                answer = _explained(problem)
+        for message in dict.fromkeys(str(each.message) for each in caught):
+            print_error(message, "warning")
         if not isinstance(answer, Answer):  # cyclopts has printed the help or the version
             return 0
         print_answer(answer, as_json=as_json)

@@ -154,7 +154,8 @@ def plan(
     levels = [*(level or ()), *(sh.EpsilonDelta(each, delta or 0) for each in epsilon or ())] or None
     options = arguments(published, counts=count, shows=shows, workload=workload)
     alone = arguments(declared)
-    if (store is None) != (series is None) or bool(alone) != (series is None):
+    enough = "domain" in alone if series is None else not alone
+    if (store is None) != (series is None) or not enough:
         raise DeclarationError("give either a store and --series, or the --domain and --max-keys of a new series")
     planned: Any = sh if store is None else using.store(store).series(str(series))
     if workload is not None and series is not None:

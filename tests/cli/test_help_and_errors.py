@@ -186,3 +186,19 @@ def test_a_log_of_steps_shows_no_data(sparsehist, caplog):
     assert (first.code, first.err) == (0, "")
     assert first.out.replace('"released"', '"repeated"') == sparsehist(release).out
     assert "SECRET" not in caplog.text and "90" not in "".join(caplog.messages)
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_is_one_line_without_code(sparsehist, store):
+    """The command line prints a warning once, on one line of stderr that names no source file."""
+    Path.cwd().chmod(0o777)
+    ran = sparsehist("show s")
+    assert ran.code == 0 and ran.err.count("\n") == 1 and ".py" not in ran.err
+    assert ran.err.startswith("warning: any user can replace the store")
+
+
+@pytest.mark.parametrize("options", ["", "--max-keys 5"])
+def test_a_plan_without_a_series_names_the_options_it_needs(sparsehist, options):
+    """A plan of a new series without a domain is refused with the names of the options to add."""
+    ran = sparsehist(f"plan {options}")
+    assert ran.code == 2 and "--domain and --max-keys" in ran.err

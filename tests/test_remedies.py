@@ -65,7 +65,7 @@ def test_a_periodic_series_with_periods_is_not_dropped():
     store = sh.open(":memory:", seed=1)
     for released in (False, True):
         period = create(store, None, every="week").append(LOG, period="2026-W11")
-        with pytest.raises(RefusedError, match="drop its periods instead"):
+        with pytest.raises(RefusedError, match="drop the series of its periods instead"):
             store.drop("s")
         if released:
             period.release("r", level=1)

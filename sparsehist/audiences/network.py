@@ -45,9 +45,9 @@ class View(Mapping[Any, Any]):
 class Network:
     """A network: each person in a public graph owns a value and reads noisy values of others.
 
-    A `MultipleRelease` of all values has one release for each distance, and all readers at this distance see the same
-    noisy value. Several readers together know no more about an owner than the nearest of them. After `to_bytes`, only
-    one copy of a network may draw noise.
+    One `MultipleRelease` releases all values together, once for each distance. All readers at the same distance from
+    an owner see the same noisy value of this owner. Several readers together know no more about an owner than the
+    nearest of them. After `to_bytes`, only one copy of a network may draw noise.
 
     Args:
         values: {person: value}, or an array in the order of `read_graph(graph).people`. Secret.

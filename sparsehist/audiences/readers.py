@@ -69,7 +69,7 @@ class Audiences:
     def admit(self, reader: Hashable, level: Level) -> None:
         """Admit a reader, or give an admitted reader a finer level.
 
-        Raise LevelOrderError if the reader already has a finer level, CapExceededError if the level is above the cap.
+        Raise LevelOrderError if the reader already has a finer level, and CapExceededError for a level above the cap.
         """
         new, cap = as_level(level), self._vector.cap
         if cap is not None and new > cap:

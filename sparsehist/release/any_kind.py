@@ -38,10 +38,10 @@ def request_of(
     existing_kind: str | None = None,
     **parameters: Any,
 ) -> tuple[Request, pipeline.Opener]:
-    """Check the arguments of `Series.release`. Return a `Request`, and a function that opens the noise path for it.
+    """Return the arguments of `Series.release` as a checked `Request`, with a function that opens its noise path.
 
-    The parameters decide the kind of release. `existing_kind` is the kind of the release that already has this name,
-    such as "workload", or None if no release has it.
+    The kind of the release follows from the given arguments and from `existing_kind`, which is the kind of the
+    existing release with the requested name (such as "workload"), or None if there is no such release.
     """
     chosen = {word: value for word, value in parameters.items() if value is not None}
     levels = level_fields(level, epsilon, delta)
@@ -116,7 +116,7 @@ def release(
 ) -> Release | WorkloadRelease:
     """Make a release of a series, or return the existing release called `name`.
 
-    `series` is its declaration or name. If the file `target` cannot be written, raise an error before drawing noise.
+    `series` is a declaration or a name. If the file `target` cannot be written, raise an error before drawing noise.
     """
     checked_name("release", name)
     with home.hold() as state:

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LARGEST_THRESHOLD = 2.0**48
-# A release can draw noise for at most 2**31 cells with the same count. The expected number of false keys may be at
-# most half of this limit; the rest is left for empty cells whose noise is drawn but that are not published.
+# A release can draw noise for at most 2**31 cells with the same count. All false keys have the count 0, so their
+# expected number may be at most half of this limit. The other half is left for empty cells that get noise but are
+# not published.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their distribution in total variation"
@@ -64,7 +65,7 @@ class MeasureSums:
     """Public parameters of the noisy sums of one measure (for example, of a price) in a release."""
 
     measure: Measure
-    family: Family  # family of the noise of a sum; its sensitivity is in multiples of `measure.step`
+    family: Family  # noise family of one sum, with a sensitivity in multiples of `measure.step`
     level: Fraction  # level of the sums; each measure has its own noise path
 
     def __post_init__(self) -> None:
@@ -169,7 +170,7 @@ def requested(
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check the parameters of a release of cells, and return them. `levels` is the result of `level_fields`."""
+    """Check the parameters of a release of cells. Return a `CellRequest`. `levels` comes from `level_fields`."""
     if sum(value is not None for value in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
             "give only one of threshold=, false_keys= (for closed domains) and open_delta= (for open domains)",
@@ -188,7 +189,7 @@ def requested(
 def _within(
     what: str, value: float | None, low: float, high: float, kind: type[DeclarationError] = ThresholdError
 ) -> float | None:
-    """Return `value` as a float, or None for None. Raise an error unless `low` < `value` <= `high`."""
+    """Return `value` as a float, or None if `value` is None. Raise an error unless `low` < `value` <= `high`."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, Real) or not low < value <= high:
@@ -225,12 +226,13 @@ def parameters_at(
     past: _Past,
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
-    """Choose the threshold of a release of cells or of running counts. Return the metadata that both kinds have.
+    """Choose the threshold. Return the metadata fields that releases of cells and of running counts have in common.
 
-    `point` is the step (0 for cells) and the level. `past` has the point, noise family and threshold of each earlier
-    release. Noise families are in parts of a count. `still_lazy(threshold)` returns None if the noise of empty cells
-    can be drawn lazily at this threshold. Otherwise, noise would have to be drawn for every empty cell, and
-    `still_lazy` returns the largest P[noise > threshold] at which lazy drawing is still possible.
+    `point` is the step (0 for cells) and the level of the release. `past` has an entry for each earlier step and
+    level: this point, its noise family, and the lowest threshold that was used. All noise is in parts of a count.
+
+    `still_lazy(threshold)` returns None if the noise of empty cells can be drawn lazily at this threshold. Otherwise,
+    it returns the largest P[noise > threshold] at which lazy drawing is possible.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
     check_std(std, _LEAST_STD, _LARGEST_STD, "counts")
@@ -255,7 +257,6 @@ def parameters_at(
 def _closed_threshold(
     family: Family, declaration: Declaration, request: CellRequest, still_lazy: Callable[[float], float | None]
 ) -> dict[str, Any]:
-    """Choose the threshold in a closed domain. Return it and the expected false keys as fields of the metadata."""
     size, unit, level = declaration.domain.size, declaration.unit_of_counts, present(request.level)
     if request.open_delta is not None:
         raise DeclarationError(
@@ -294,7 +295,6 @@ def _closed_threshold(
 def _open_threshold(
     point: Point, family: Family, declaration: Declaration, request: CellRequest, past: _Past
 ) -> dict[str, Any]:
-    """Choose the threshold in an open domain. Return it, the delta spent and the delta left as metadata fields."""
     if request.false_keys is not None:
         raise DeclarationError(
             "an open domain has no false keys, because keys without units are never published: give open_delta=, "
@@ -360,8 +360,8 @@ def measure_limits(frame: pl.DataFrame, metadata: CellMetadata, alpha: float) ->
     """Return confidence limits of a release's sums and means; each interval has a confidence of at least 1 - `alpha`.
 
     Columns have names such as price_sum_low, price_sum_high, price_mean_low and price_mean_high; shape (rows,) each.
-    Limits of means need Gaussian noise, and are infinite if the true number of events may be 0. If a measure cannot
-    be negative, its limits are at least 0.
+    Limits of means are computed only for Gaussian noise. They are infinite if, at this confidence, the log may have
+    no rows with the key, so that the mean is undefined. If a measure cannot be negative, its limits are at least 0.
     """
     limits: dict[str, FloatArray] = {}
     laws = {sums.measure.name: sums for sums in sums_published(metadata)}
@@ -382,10 +382,11 @@ def measure_limits(frame: pl.DataFrame, metadata: CellMetadata, alpha: float) ->
 def _ratio_limits(
     above: FloatArray, law_above: MeasureSums, below: FloatArray, law_below: MeasureSums, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return Fieller's confidence limits of the ratio of two true sums, given the noisy sums `above` and `below`.
+    """Return Fieller's confidence limits for the ratios of two columns of true sums.
 
-    The noise is Gaussian and independent. The limits enclose each ratio r for which above - r * below is at most z
-    standard deviations from 0, where z is the normal quantile of the confidence 1 - `alpha`.
+    `above` has the noisy numerators, and `below` the noisy denominators; noise is Gaussian and independent.
+    The limits enclose each ratio r for which above - r * below is at most z standard deviations from 0, where z is
+    the normal quantile of the confidence 1 - `alpha`.
     """
     z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
     square = below**2 - z**2 * law_below.variance
@@ -399,7 +400,7 @@ def _ratio_limits(
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Return each measure's mean per event; NaN where `events_sum` is at most 0. Without this column, return {}."""
+    """Return the mean of each measure: its noisy sum divided by `events_sum`, or NaN if `events_sum` is at most 0."""
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}

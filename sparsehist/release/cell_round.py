@@ -45,7 +45,7 @@ class _TrackingPath(NoisePath):
     """A noise path with a stored list of its tracked cells, that is, the cells whose noise was drawn."""
 
     def tracked(self) -> tuple[Tracked, pl.DataFrame]:
-        """Return the tracked cells, and the keys of the tracked empty cells in the same order."""
+        """Return the tracked cells, and the keys of the empty ones among them, in the order of the tracked cells."""
         path_id, domain = self.path_id, self.locked.declaration.domain
         tracked = Tracked(*np.zeros((2, 0), np.int64)) if path_id is None else self.locked.state.tracked(path_id)
         if path_id is not None and (tracked.position < 0).any():
@@ -75,7 +75,8 @@ class CellPath(_TrackingPath):
     def statement(self, request: CellRequest, metadata: CellMetadata) -> str:
         declaration, level = self.locked.declaration, present(request.level)
         if declaration.domain.is_open:
-            # In an open domain the delta covers all releases together, so the stated level must also cover them all.
+            # In an open domain, the stated delta is that of all releases together. So the stated level must be that
+            # of all releases together, too: the level of the finest release.
             level = max([level, *(spent_level for spent_level, _ in self._past)])
         words = declaration.family_in_units.statement(level)
         if declaration.domain.is_open:
@@ -209,7 +210,7 @@ def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
 
 
 def open_path(locked: LockedSeries, _request: CellRequest) -> CellPath:
-    """Return the noise path of the counts of a series. There is only one, so the request is not used."""
+    """Return the noise path of the counts of a series. A series has only one such path, so the request is ignored."""
     return CellPath(locked)
 
 
@@ -244,8 +245,8 @@ def _assign_cells(
     count, start, _ = files.groups
     counted = counts > 0
     of_file = np.searchsorted(count, counts[counted])
-    # For each group: the offset from a newly tracked cell's index in `new.group` to its position in the counts file.
-    # One offset per group is enough, because the group's newly tracked cells are consecutive in both.
+    # For each group: the position of a newly tracked cell in the counts file, minus its index in `new.group`. This
+    # offset is equal for all newly tracked cells of a group, which are consecutive in the file and in `new.group`.
     ahead = np.searchsorted(new.group, np.arange(counts.size))
     ahead[counted] = start[of_file] + n_taken[of_file] - ahead[counted]
     of_group = counts[new.group]

@@ -71,13 +71,13 @@ def counted_into(
     counting: Counting | None = None,
     *,
     # If the series exists: "error" raises an error, "reuse" returns the series if it was made from an equal log, and
-    # "resume" returns it also if the logs cannot be compared.
+    # "resume" returns it even if the logs cannot be compared.
     if_exists: str = "error",
     is_bounded: bool = False,  # whether `source` is a `Counts` in which each unit was already cut to `max_keys` keys
     choose: PairsChosen | None = None,
     check: Callable[[State], None] | None = None,  # called before the commit; may raise an error
 ) -> SeriesRecord:
-    """Count a log into a new series, or return the existing series of the same log. Create the store if needed."""
+    """Count a log into a new series, and create the store if needed. `if_exists` decides about an existing series."""
     declaration, counting = with_source(declaration, source), counting or Counting()
     if counting.engine == ("memory" if is_spark_frame(source) else "spark"):
         raise DeclarationError(f"engine={counting.engine!r} cannot count a log of this type", parameter="counting")
@@ -104,7 +104,7 @@ def counted_into(
 
 
 def declared_into(home: Home, declaration: Declaration, if_exists: str) -> SeriesRecord:
-    """Create a running series without steps, or return the existing series if its declaration is equal."""
+    """Create a running series without steps, or return an existing series with the same name and declaration."""
     ensure_store(home.path)
     with home.hold() as state:
         record = state.series(declaration.name)
@@ -130,7 +130,7 @@ def _registered(state: State, declaration: Declaration, new: SeriesRecord, writt
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return the source to count. Refuse a query whose rows may combine units, unless it is marked `unverified`."""
+    """Return the source to count. Raise an error if it is a query that may mix units and is not `unverified`."""
     if not isinstance(source, Query):
         return source
     query = replace(source, unverified=source.unverified or declaration.unverified)

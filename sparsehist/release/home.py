@@ -69,7 +69,7 @@ class Home:
         return self._seeded is not None
 
     def work(self) -> None:
-        """Record that Polars runs in this process. `hold` then refuses forked children, where Polars would hang."""
+        """Record that this process used Polars. `hold` then fails in forked children, where Polars would hang."""
         global _worked_in  # noqa: PLW0603 - threads belong to the process
         _worked_in = os.getpid()
 

@@ -47,7 +47,7 @@ class Request:
         return ["level="] if self.level is None and self.goal is None else []
 
     def as_json(self) -> dict[str, Any]:
-        """Return the parameters as JSON for storing and comparing; None and "auto" match any stored value."""
+        """Return the parameters as JSON, to store or to compare with stored ones. None and "auto" match any value."""
         level = None if self.level is None else level_text(self.level)
         return {"level": level, "epsilon_delta": None if self.goal is None else self.goal.text}
 
@@ -97,8 +97,8 @@ class Metadata:
     guarantee: str = ""  # in words
     declaration: Declaration  # for a running series, `declaration.source` describes the steps up to the released one
     epsilon_delta: str | None = None  # the (epsilon, delta) that was requested instead of a level
-    # Only in a periodic series: `per_period` is the rho that all releases so far cost a unit for its rows in any one
-    # period, and `per_user` is the rho that they cost it for all of its rows.
+    # Only in a periodic series: total cost of all releases so far, as a rho. `per_period` protects the rows of a unit
+    # in any one period, and `per_user` protects all rows of a unit.
     per_period: str | None = None
     per_user: str | None = None
     store: str | None = None
@@ -194,7 +194,7 @@ class InteractiveMetadata(Metadata):
     accuracy: str  # declared bound on an answer's error, as a fraction of the sum of all counts; exact number as text
     most_updates: int  # largest number of answers that the session can measure
     mass: int | None  # declared sum of all bounded counts; None if the session measured this sum
-    start: str | None = None  # release whose counts are the first hypothesis, if any
+    start: str | None = None  # release whose counts are the session's first estimates; None if there is none
     update: int | None = None  # number of this measured answer; None for the session as a whole
 
 

@@ -70,8 +70,8 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
         clashes = [taken_name for taken_name in taken if taken_name == name or every.names(name, taken_name)]
         if clashes or _in_use(ledger, name):
             raise NameTakenError(
-                "use another name: the name of the periodic series, or of one of its periods, is taken by the series "
-                f"or population {(clashes or [name])[0]!r} of {home!r}"
+                "the name of the periodic series, or of one of its periods, is already in use: use another name; the "
+                f"name in use is {(clashes or [name])[0]!r} in {home!r}"
             )
         if limit is not None:
             state.declare("set budget", population=name, details=limit.as_json())
@@ -87,8 +87,8 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
         state.drop_series(name, reason=reason)
     elif _in_use(ledger, name):
         raise RefusedError(
-            f"{name!r} is a periodic series, which can be dropped only if it has no periods and no period was ever "
-            "released: drop its periods instead, by the names of their series"
+            f"{name!r} cannot be dropped, because it is a periodic series that has periods, or of which a period was "
+            "ever released: drop the series of its periods instead, by their names"
         )
     else:
         state.declare("drop periods", population=name, reason=reason)
@@ -100,7 +100,7 @@ def _in_use(ledger: Ledger, population: str) -> bool:
 
 
 def declared_periods(state: State, name: str) -> Declaration:
-    """Return the declaration of a periodic series, with the domain that is stored with its last period (if any)."""
+    """Return the declaration of a periodic series. If it has periods, the domain is read from the last period."""
     declaration = Declaration.from_json(Ledger.of(state).limits.declarations[name])
     records = periods_of(state, name)
     return replace(declaration, domain=declaration_of(records[-1]).domain) if records else declaration
@@ -130,8 +130,9 @@ def append_period(
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
             # The units of earlier periods are read only if this period is new. Otherwise, its existing series is
-            # returned. If another process drops that series after this check, the log is counted without the units
-            # of earlier periods, but then `_check_same` raises an error, and the result is not stored.
+            # returned. Another process may drop that series after this check. Then the log is counted without
+            # knowing which units were counted in earlier periods, but `_check_same` raises an error before the
+            # result is stored.
             full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
             series_ids = [record.series_id for record in records]
             further = {
@@ -180,7 +181,7 @@ def finish_periods(home: Home, name: str) -> None:
 
 
 def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesRecord]) -> tuple[pl.DataFrame, str]:
-    """Return the units already counted in `most_periods` periods, and the data type of all earlier units.
+    """Return the units that were counted in `most_periods` periods, and the data type of units in earlier periods.
 
     The result is secret. Each period stores the list of its units in the directory of its series, and this list is as
     secret as the log.
@@ -205,8 +206,8 @@ def _count_in_period(
 ) -> tuple[pl.DataFrame, dict[str, bytes]]:
     """Return the (unit, key) pairs to count in a period, and the content of the file that lists their units.
 
-    The units in `full` are left out, because they were counted in `most_periods` earlier periods. Nothing else
-    decides whether a unit is counted. The file has one column, named after the data type of the units.
+    The units in `full` are left out, because they were already counted in `most_periods` periods. All other units are
+    counted. The file has one column, whose name is the data type of the units.
     """
     units, kind = comparable_units(pairs["unit"], present(periodic.unit))
     pairs, kind = pairs.with_columns(units.alias("unit")), kind_of_all(earlier_kind, kind, "periods")

@@ -1,8 +1,8 @@
 """Make or return a release of any kind: check the request, fix public parameters, draw and commit the noise.
 
 Each kind of release (cells, workloads, running counts, …) has two classes: a `Request` with the caller's parameters,
-and a `NoisePath` that draws and reads noise. Plans and dry runs compute levels and costs with the functions that a
-release uses, from public parameters only, so a plan refuses the same requests as a release.
+and a `NoisePath` that draws and reads noise. Plans, dry runs and releases compute levels and costs with the same
+functions, and only from public parameters. Therefore, a plan refuses the same requests as a release.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class NoisePath:
         return NewRound(path_id, request.name, present(request.level), *public, **drawn)
 
     def metadata(self, request: Any) -> Metadata:
-        """Return the public metadata of a release, except its guarantee. Raise an error for an impossible request."""
+        """Return the public metadata of a release without its guarantee. Raise an error if the request is invalid."""
         raise NotImplementedError
 
     def statement(self, request: Any, metadata: Any) -> str:
@@ -188,10 +188,10 @@ def prepared(
     request: _Request,
     metadata: Callable[[_Request], _Metadata],
 ) -> tuple[_Request, _Metadata, tuple[Spending, ...]]:
-    """Prepare a release without drawing noise. Return its request with a level, its metadata, and its ledger charges.
+    """Prepare a release without drawing noise. Return the request with its level filled in, metadata, and charges.
 
-    The function `metadata` computes the metadata of a request. The first charge is for the noise of counts or
-    answers, and includes the numerical slack of the whole release. The charges for measures follow.
+    The function `metadata` computes the metadata of a request. The first charge to the ledger is for the noise of
+    counts or answers, and includes the numerical slack of the whole release. The charges for measures follow.
     """
     goal, budget, opens = request.goal, ledger.budget_of(declaration.population), declaration.domain.is_open
     room, split = ledger.open_room(declaration), None
@@ -221,8 +221,8 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
     """Return the largest level, rounded down to 12 digits, that satisfies the requested (epsilon, delta).
 
     In an open domain, a part of delta is set aside for publishing keys, and the noise gets the rest. If the
-    population has a budget, its route and its split of delta are used, so that an unspent budget of the same
-    (epsilon, delta) allows the level.
+    population has a budget, its route and its split of delta are used. Then a request for the whole (epsilon, delta)
+    of the budget fits into the budget, if nothing was spent before.
     """
     law, budget = law_of(declaration.noise), ledger.budget_of(declaration.population)
     share = _split(goal, budget, opens=declaration.domain.is_open).noise
@@ -268,7 +268,7 @@ def release(locked: LockedSeries, request: Request, open_path: Opener) -> Releas
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
     check_release(state, ledger, *spends, path_id=path.path_id, name=request.name)
-    # Compute the guarantee after the checks, because it may take longer than all of them.
+    # Compute the guarantee only after all checks have passed, because it may take longer to compute than the checks.
     periods, of_periods = of_all_periods(ledger, declaration, spends)
     declared = metadata.declaration  # for a running series, `source` describes the steps up to the released step
     guarantee = (_guarantee(path, request, metadata), periods, declared.rests_on, declared.neighbours)
@@ -323,6 +323,7 @@ def find(locked: LockedSeries, request: Request) -> ReleaseRecord | None:
     if differing := [word for word, value in requested.items() if value not in (None, AUTO, stored.get(word))]:
         was = (f"no {word}" if stored.get(word) is None else f"{word}={stored[word]!r}" for word in differing)
         raise NameTakenError(
-            f"the release {name!r} of {series!r} was made with {', '.join(was)}; use another name for another request"
+            f"the release {name!r} of {series!r} was made with {', '.join(was)}; use another name "
+            "for a release with other parameters"
         )
     return record

@@ -155,7 +155,7 @@ def _domain_of(d: int | None, domain: object) -> Domain:
 def checked_levels(
     levels: Levels, epsilon: Level | None = None, delta: Level | None = None
 ) -> list[Fraction | EpsilonDelta]:
-    """Check the candidate levels of a plan, and return each once; the list is empty if no candidate is given.
+    """Check the candidate levels of a plan. Return a list of them without duplicates, which may be empty.
 
     A candidate is a level or an (epsilon, delta) pair; `epsilon` and `delta` together give one candidate.
     """
@@ -189,7 +189,7 @@ class Planner:
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """Plan releases at `levels` and at the levels that `shows` and `equal` ask for; see `sparsehist.plan`."""
+        """Plan releases at `levels`, and at levels computed from `shows` and `equal`; see `sparsehist.plan`."""
         candidates = [*levels]
         if shows is not None:
             candidates.append(self._level_that_shows(shows, probability))
@@ -211,7 +211,7 @@ class Planner:
         return prepared(self.ledger, self.series_id, self.declaration, CELLS, request, self.metadata)[1:]
 
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:
-        """Return the smallest level, rounded up to 4 digits, that publishes the count `shows` with `probability`."""
+        """Return the smallest level (to 4 digits) at which a key of count `shows` is published with `probability`."""
         count = _count("shows", shows)
         checked_confidence(probability, "probability")
 
@@ -267,7 +267,7 @@ def _count_rows(metadata: CellMetadata, counts: Sequence[int]) -> Iterator[dict[
 
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
-    """Return the cost columns of a plan: added cost, its currency, epsilon, and why a limit refuses the release."""
+    """Return the cost columns of a plan: added cost, its currency, epsilon, and the reason for refusal (or None)."""
     population = ledger.accounts[spends[0].series_id].population
     try:
         ledger.check(*spends)

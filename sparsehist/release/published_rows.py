@@ -19,8 +19,9 @@ from sparsehist.typing import BoolArray, FloatArray, IntArray, secret
 class Shown:
     """The published cells of a release. Positions are secret, because they follow the order of true counts.
 
-    `position` has the positions of the published cells in the counts file (-1 if empty), and `noisy` has their noisy
-    counts; shape (rows,) each. `empty_keys` has the keys of the published empty cells, in the same order.
+    `position` has the position of each published cell in the counts file, or -1 for an empty cell. `noisy` has the
+    noisy counts of these cells; shape (rows,) each. `empty_keys` has the keys of the published empty cells, in the
+    order in which these cells occur in `position`.
     """
 
     position: IntArray

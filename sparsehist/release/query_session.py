@@ -1,7 +1,8 @@
 """Sessions that answer interactive queries about keys. A session is one noise path, charged when it first opens.
 
-The first commit opens the session. Each later commit adds one update: a file with a measured answer, and the noise of
-the threshold for later queries. The hypothesis, an estimate of all counts, is computed from the updates.
+The first commit opens the session. Each later commit adds one update: a file with a measured answer, and with the
+noise of the threshold for later queries. The session's estimate of all counts, called the hypothesis, is computed
+from these updates.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
 class Update:
     """A measured answer of a session. The noise of the threshold is secret; the other fields are public."""
 
-    high: bool  # whether the hypothesis was too high
+    high: bool  # whether the answer estimated from the hypothesis was too high
     value: int  # in counts
     threshold_noise: int  # noise of the threshold for later queries, in counts
     packed: bytes  # the predicate: one bit per cell
@@ -91,7 +92,7 @@ class QueryRequest(Request):
 
     @property
     def started_from(self) -> str | None:
-        """Name and random id of the release whose counts are the first hypothesis; None without such a release."""
+        """Name and random id of the release whose counts are the session's first estimates; None if there is none."""
         if self.start is None:
             return None
         series, name, number = (self.start.metadata.get(key) for key in ("series", "name", "round"))
@@ -264,12 +265,12 @@ class QuerySession:
 
     @property
     def updates_left(self) -> int:
-        """Number of answers that the session can still measure, as of the last call."""
+        """Number of answers that the session could still measure when it was opened or when `ask` was last called."""
         return self._state.updates_left
 
     @property
     def answers(self) -> pl.DataFrame:
-        """One row for each measured answer: update (its number; 0 for a measured sum of all counts) and value."""
+        """One row per measured answer: update (its number) and value. Number 0 is a measured sum of all counts."""
         rows = [] if self._metadata.mass is not None else [(0, present(self.parameters.mass))]
         rows += [(number, update.value) for number, update in enumerate(self._updates.values(), 1)]
         return pl.DataFrame(rows, schema=_ANSWERS, orient="row")
@@ -296,9 +297,9 @@ class QuerySession:
         """
         cells = self._cells(predicate)
         packed = np.packbits(cells).tobytes()
-        # Lock the store before the comparison, so that a failure to lock does not depend on true counts.
+        # Lock the store before answering the query, so that a failure to lock does not depend on true counts.
         with self._lock, self._hold() as path:
-            # Read the clock before the comparison, because the time that it takes depends on true counts.
+            # Read the clock before answering the query, because the duration of answering depends on true counts.
             called_at = datetime.now(UTC).isoformat(timespec="seconds")
             self._refresh(path)
             self._commit_pending(path, called_at)
@@ -338,7 +339,8 @@ class QuerySession:
     def _commit_pending(self, path: QueryPath, called_at: str) -> None:
         """Commit the pending update, if any. This costs nothing, because opening the session paid for all updates.
 
-        If a commit fails, the caller has learnt that an update is needed, so the next call commits this update first.
+        If a commit fails, the error has told the caller that an update is needed. This cannot be undone, so the next
+        call commits this update first.
         """
         update, state = self._pending, path.locked.state
         if update is not None and self.updates_left and update.packed not in self._updates:

@@ -82,7 +82,10 @@ def write_release(
 
 
 def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
-    """Return whether a file contains this release: it has the same bytes, or is Parquet with the same random id."""
+    """Return whether a file contains this release.
+
+    It does if its bytes equal `content`, or if it is a Parquet file with the random id of the release.
+    """
     try:
         if target.stat().st_size == len(content) and target.read_bytes() == content:
             return True
@@ -143,14 +146,14 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
         )
     stored = json.loads(footer.metadata[_METADATA_KEY.encode()])
     if stored.pop("format", None) != _FORMAT:
-        raise InputError("the file has the format of another version of sparsehist: upgrade sparsehist to read it")
+        raise InputError("this version of sparsehist cannot read the format of the file: upgrade sparsehist")
     frame, metadata = pl.read_parquet(source, glob=False, hive_partitioning=False), read_metadata(stored)
     _check_rows(frame, metadata)
     return frame, metadata.as_dict()
 
 
 def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
-    """Raise an error for columns or values that no release has. Do not quote column names, which may be forged."""
+    """Raise an error if the rows cannot be those of a release. Messages omit column names that may be forged."""
     columns = dict(frame.schema)
     counts = [name for name in ("noisy_answer", "noisy_count") if name in columns]
     if not counts:

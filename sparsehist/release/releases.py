@@ -54,7 +54,7 @@ class AnyRelease:
     def __init__(
         self, frame: pl.DataFrame, metadata: Mapping[str, Any], *, home: Home | None = None, repeated: bool = True
     ) -> None:
-        """Keep rows and metadata. The store of `home`, if given, records where the release is written."""
+        """Make a release from rows and metadata. If `home` is given, its store records where the release is saved."""
         self.repeated, self._frame, self._home = repeated, frame, home
         self._metadata = as_mapping("metadata", metadata)
 
@@ -237,7 +237,7 @@ class Release(AnyRelease):
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Return the frame with more columns: `solve` computes those in `names`, and `further` has the others."""
+        """Return the frame with added columns: those in `further`, and those that `solve` computes for `names`."""
         public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():
@@ -257,9 +257,10 @@ class WorkloadRelease(AnyRelease):
     """A published release of a workload.
 
     Attributes:
-        frame: One row per query, with noisy_answer and std in counts. The query is described by low and high, by key
-            columns (null if it sums over the column) or by its index. For the workload of all ranges, the frame has
-            one row per cell instead, with key and noisy_count, and `answer` adds up these counts.
+        frame: One row per query, with noisy_answer and std in counts. The other columns describe the query: low and
+            high, or the key columns (null where the query sums over all keys of the column), or only the query's
+            index. For the workload of all ranges, the frame has one row per cell instead, with key and noisy_count,
+            and `answer` adds up these counts.
         metadata: Public parameters; `std` is the root mean square over the answers.
     """
 
@@ -367,7 +368,7 @@ def as_keys(
 
 
 def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
-    """Read a release from a Parquet file. No store is needed. Code named in the file is not imported.
+    """Read a release from a Parquet file, without its store. No code that an untrusted file names is imported.
 
     Raises:
         NotFoundError: If there is no such file.

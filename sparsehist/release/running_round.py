@@ -60,7 +60,7 @@ class RunningPath(NoisePath):
 
     @property
     def past(self) -> PastPoints:
-        """Each past step (counted from 0) and level, with the lowest threshold there, for counts before rounding."""
+        """Each earlier release point (step from 0, level), with its lowest threshold for unrounded noisy counts."""
         return self.locked.state.past_points(self.locked.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
@@ -137,7 +137,7 @@ class RunningPath(NoisePath):
         return published_frame(self.locked.declaration.key, self.files.all_keys.__getitem__, shown)
 
     def _tracked(self) -> tuple[IntArray, pl.DataFrame]:
-        """Return the row of each tracked key in `files.all_keys` (-1 if it is empty), and the tracked empty keys.
+        """Return each tracked key's row number in `files.all_keys` (-1 if it is empty), and the tracked empty keys.
 
         A tracked key that is empty keeps its noise when units touch it at a later step.
         """
@@ -176,7 +176,7 @@ def noise_over_steps(declaration: Declaration) -> StepNoise:
 
 @lru_cache(maxsize=8)
 def _covariance(steps: int) -> FloatArray:
-    """Return the noise covariance between steps if max_keys=1, from the spectral strategy of prefix sums."""
+    """Return the covariance matrix, for max_keys=1, of the noise of one key at all steps."""
     strategy = Spectral(Prefix(steps))
     answers = np.cumsum(strategy.to_cells(np.eye(strategy.n_noise)), axis=0)
     covariance = strategy.l2(1) ** 2 * (answers @ answers.T)

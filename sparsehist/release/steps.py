@@ -57,7 +57,7 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
 
 
 def kind_of_all(earlier: str, kind: str, before: str) -> str:
-    """Return the data type of earlier and new units, or "" without units. Raise an error if the types differ."""
+    """Return the data type of earlier and new units, or "" if there are no units. Raise an error if types differ."""
     if earlier and kind and kind != earlier:
         raise DataError(
             f"units cannot be compared: cast the column to one type; earlier {before} have {earlier}, this has {kind}"
@@ -134,8 +134,8 @@ def added(listed: StepPairs, files: StepFiles, most_keys: int) -> tuple[pl.DataF
 class StepFiles:
     """The files of a running series. They are secret, and each is read when it is first needed.
 
-    Each step replaces the files "keys" and "pairs", and adds a file with the number of new units of each key. Its
-    name is the number of the step, from 0.
+    Each step replaces the files "keys" and "pairs", and adds a file with the number of new units of each key. The
+    name of the added file is the number of the step, counted from 0.
     """
 
     def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:
@@ -209,7 +209,10 @@ class StepFiles:
 def append_step(
     home: Home, declaration: Declaration, series_id: str, source: object, step: int, counting: Counting | None = None
 ) -> bool:
-    """Append a step (numbered from 1) and return True, or return False if it was appended before with equal pairs."""
+    """Append a step (numbered from 1), and return True.
+
+    If this step was already appended with the same (unit, key) pairs, do nothing and return False.
+    """
     counting = counting or Counting()
     if isinstance(source, Counts):
         raise DeclarationError(

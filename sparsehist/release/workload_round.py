@@ -59,7 +59,7 @@ from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 _ROWS = ".rows"
 # If the standard deviation of noise is between these limits, noisy answers fit in the 53-bit significand of a double.
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**40
-# Largest allowed ratio of the standard deviations of two answers: all answers are rounded to the same grid.
+# All answers are rounded to the same grid, so the ratio of the standard deviations of two answers is limited.
 _FARTHEST = 2.0**30
 # Keys are numbered only in columns with fewer possible keys than this; most columns of strings have more.
 _NUMBERED = 2**63
@@ -131,7 +131,7 @@ class WorkloadPath(NoisePath):
 
     @cached_property
     def _price(self) -> Price:
-        """Sensitivity and variances of the strategy: read from the first release on the path, if any, or computed."""
+        """Sensitivity and variances of the strategy, from the path's first release or computed if there is none."""
         if self.path_id is None:
             return price_of(self.locked.declaration, self.strategy)
         releases = self.locked.state.releases(self.locked.record, path_id=self.path_id)
@@ -195,7 +195,7 @@ _ONCE_PER_CELL = (
 
 
 def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
-    """Warn before drawing if sums over cells may count a unit more than once or miss some of its cells."""
+    """Warn, before noise is drawn, if sums over cells may count a unit more than once or miss some of its cells."""
     if request.workload is None or _counted(declaration, request.workload) == "units":
         return
     warnings.warn(
@@ -229,7 +229,7 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.most_touched) if in_l2 else strategy.l1(declaration.most_touched)
     if not strategy.workload.explicit:
-        # Among the answers for all ranges, the first or the middle cell has the least variance.
+        # In the workload of all ranges, the count of the first or of the middle cell has the least variance.
         cells = np.array([0, strategy.workload.n_cells // 2])
         return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
     variance = strategy.variance()
@@ -252,7 +252,7 @@ def workload_metadata(
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, by_cell = noise_std * math.sqrt(price.least), cell_grid(strategy, noise_std)
-    # If noise is drawn for single cells, its standard deviation must also be in the allowed range.
+    # If noise is drawn for each cell, its standard deviation must be in the allowed range, as must that of answers.
     added = (std,) if by_cell is None else (std, noise_std)
     check_std(std if std < _LEAST_STD else max(added), _LEAST_STD, _LARGEST_STD, "counts")
     return WorkloadMetadata(
@@ -294,7 +294,7 @@ def key_domains(domain: Domain) -> tuple[Domain, ...]:
 
 
 def numbers_of(domain: Domain, name: str) -> KeyNumbers:
-    """Return a function from keys of one column, as the caller writes them, to their numbers in the domain."""
+    """Return a function that takes keys of a column, as a caller writes them, and returns their numbers."""
 
     def numbers(keys: Sequence[Any]) -> IntArray:
         if domain.size >= _NUMBERED:
@@ -313,7 +313,7 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
     """Read the nonempty cells of a series and their bounded counts from the counts file. The result is secret."""
     counted, columns = files.all_counted(), key_domains(domain)
     coordinates = tuple(
-        # Queries always sum over all keys of a column this large, so the numbers of its keys are not needed.
+        # If a column has too many possible keys, every query sums over all of them, so its keys need no numbers.
         np.zeros(counted.height, np.int64)
         if column.size >= _NUMBERED
         else column.index(counted.select(pl.col(f"key_{i}").alias("key_0")))
@@ -375,9 +375,10 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
 def slack_of(
     family: Family, strategy: Strategy, level: Level, touched: int, *, least: float, past: Sequence[Level]
 ) -> float:
-    """Return the numerical slack of a workload release: of its noisy cells if they are rounded, else of its answers.
+    """Return the numerical slack of a workload release.
 
-    `least` is the least variance of an answer if Z has variance 1; `past` has the levels released on this path.
+    It is the slack of the noisy cells if these are rounded, and otherwise the slack of the answers. `least` is the
+    least variance of an answer if Z has variance 1; `past` has the levels released on this path.
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload
     if strategy.word == "identity":  # only the cells of one unit differ between neighbours
@@ -418,7 +419,7 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return a generator for random rounding. Its seed is secret, and fixed for all releases of a path at a level."""
+    """Return a generator for random rounding. All releases on a path at one level use the same secret seed."""
     text = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))

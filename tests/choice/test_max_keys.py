@@ -84,7 +84,7 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
     again = sh.choose_max_keys(store, log, **asked)
     assert again.estimates.equals(first.estimates)
     assert (again.max_keys, again.bounding) == (first.max_keys, first.bounding)
-    with pytest.raises(NameTakenError, match="another name for another request"):
+    with pytest.raises(NameTakenError, match="another name for a release with other parameters"):
         sh.choose_max_keys(store, log, **asked | {"level": "0.6"})
     assert sorted(store.series_names()) == ["choice_keys", "choice_profile"]
     assert spent(store) == ["0.125", "0.375"]

@@ -1,8 +1,8 @@
 """Published releases of a dense vector, and post-processing steps for them.
 
 A step is *lossless* if it can be inverted on the grid of values. Then several processed releases together reveal only
-what the finest of them reveals. Other steps are *weakly lossless*: several processed releases may reveal more than
-the finest of them, but together they cost no more than its level.
+what the finest of them reveals. All other steps are *weakly lossless*: several processed releases together may reveal
+more than the finest of them, but they cost no more than the level of the finest release.
 
 Papers: [ARNP Lemma 4.3, Thm 4.4, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
 """

@@ -22,7 +22,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# Sealing fails if the std of a level is over this many times the std at the cap: doubles cannot hold such offsets.
+# Sealing fails if std(level) > _WIDEST * std(cap), because doubles cannot represent such large offsets exactly.
 _WIDEST = 2.0**20
 
 
@@ -41,7 +41,6 @@ class DenseState:
 
     @property
     def size(self) -> int:
-        """The number of entries of the vector."""
         return int(self.anchor.size)
 
 
@@ -68,7 +67,7 @@ def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
 def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth with noisy values at the level `cap`. All levels up to the cap can still be drawn.
 
-    Real-valued noise is first rounded to a grid of about 2**-25 of its std at the cap. Otherwise, low-order
+    Real-valued noise is first rounded to a grid whose step is about 2**-25 times the std at the cap. Otherwise, low
     bits of the new offsets would reveal how large the noise was. If sealing is interrupted, the state is erased.
     """
     if any(level > cap for level in state.offsets):
@@ -111,7 +110,6 @@ def _move_anchor(state: DenseState, cap: Fraction) -> None:
 
 
 def _wrap(state: DenseState, values: NoiseArray) -> None:
-    """Reduce values modulo the modulus of the family, in place. Do nothing if the family has no modulus."""
     modulus = state.family.modulus
     if modulus is not None:
         np.remainder(values, modulus, out=values)

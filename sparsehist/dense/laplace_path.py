@@ -24,7 +24,7 @@ from sparsehist.typing import FloatArray, Generator, IntArray, secret
 
 @secret
 class Jumps(NamedTuple):
-    """The m jumps: for each jump, its coordinate, its level, and the noise just below this level; shape (m,) each."""
+    """The m jumps of a Laplace path: coordinate, level, and noise just below this level; shape (m,) each."""
 
     coordinate: IntArray
     levels: FloatArray
@@ -61,7 +61,7 @@ class LaplacePath:
     def jumps(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return coordinate, level and size of all m jumps, sorted by coordinate, then from fine to coarse.
 
-        Each array has shape (m,). Noise at a level is noise at the finest level plus the jumps between these levels.
+        Shape (m,) each. The noise at a level is the noise at the finest level plus all jumps between the two levels.
         """
         before = np.concatenate([[0.0], self._jumps.values[:-1]])
         first = np.diff(self._jumps.coordinate, prepend=-1) != 0
@@ -168,7 +168,7 @@ def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> Floa
 def _jumps_to_finer(
     start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
 ) -> tuple[FloatArray, Jumps]:
-    """Return the noise at `finest` and the jumps between two levels, drawn given the noise at `coarsest`."""
+    """Draw the noise at `finest` and the jumps between the two levels, given the noise at `coarsest`."""
     end, values = level_float(finest), start.copy()
     active, here = np.arange(start.size), np.full(start.size, level_float(coarsest))
     coordinates, levels, before = [], [], []

@@ -169,7 +169,7 @@ class MultipleRelease:
         ancestors: tuple[tuple[str, str], ...] = (),
         path: str | None = None,
     ) -> None:
-        """Set the fields. `ancestors` and the random name `path` are the lineage, which each release publishes."""
+        """Set all fields. The lineage, which releases publish, consists of `ancestors` and the random name `path`."""
         self._state, self._cap, self._step, self._charge = state, cap, step, charge
         self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
         self._lock, self._process = threading.Lock(), os.getpid()
@@ -177,7 +177,8 @@ class MultipleRelease:
     def to_bytes(self) -> bytes:
         """Return the state as bytes. They reveal the truth or, if this object is sealed, only a release at the cap.
 
-        Save the bytes after each `release`, before publishing: an object restored from older bytes draws new noise.
+        Save the bytes after each `release`, before publishing. Otherwise, an object restored from older bytes would
+        draw independent noise for a level that was already published, and both releases together would cost more.
         """
         with self._lock:
             self._require_whole()
@@ -290,7 +291,6 @@ class MultipleRelease:
         return f"MultipleRelease({name}, size={len(self)}, levels=({levels}), cap={cap}, sealed={self.sealed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the result of `to_bytes`. Afterwards, only one copy of the object may draw new levels."""
         return MultipleRelease.from_bytes, (self.to_bytes(),)
 
     def _require_whole(self) -> None:
@@ -314,6 +314,6 @@ def _family(described: Sequence[Any]) -> DenseFamily:
     name, *parameters = described
     made = getattr(noise, name, None)
     if not isinstance(made, type):
-        raise InputError(f"these bytes name an unknown noise family, perhaps of another version: {name!r}")
+        raise InputError(f"unknown noise family; perhaps another version of sparsehist wrote these bytes: {name!r}")
     family: DenseFamily = made(**{name: _READERS[kind](text) for name, kind, text in parameters})
     return family

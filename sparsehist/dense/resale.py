@@ -107,7 +107,7 @@ def step_of(state: DenseState, level: Fraction, step: float | None = None) -> fl
     std = state.family.std(level)
     chosen = state.truth_step * grid_step(std / state.truth_step) if step is None else step
     if chosen < std * _FINEST_STEP:
-        raise DeclarationError(f"doubles cannot hold noise on this grid; use a coarser grid: {chosen:g}, std {std:g}")
+        raise DeclarationError(f"the grid is too fine for doubles; use a coarser one: step {chosen:g}, std {std:g}")
     return chosen
 
 

@@ -16,8 +16,9 @@ from sparsehist.typing import FloatArray
 # Number of entries per chunk: small enough for the processor's cache, and large enough that Python calls cost little.
 CHUNK = 1 << 16
 
-# Keep 25 bits of noise below the standard deviation. A double has 53 bits, so 28 bits remain for larger noise.
-# Each grid interval contains many of the doubles that numpy's normal sampler can return, which hides their gaps.
+# Sealing rounds noise to 2**-25 of its standard deviation. A double has 53 bits, so noise up to 2**28 standard
+# deviations stays exact. Each grid interval contains many of the doubles that numpy's normal sampler can return, so
+# rounded noise does not reveal which doubles the sampler cannot return.
 _KEPT_BITS_BELOW_STD = 25
 
 

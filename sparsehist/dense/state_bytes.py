@@ -27,7 +27,7 @@ def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> 
 
 
 def unpack(kind: str, content: bytes) -> tuple[dict[str, Any], list[AnyArray]]:
-    """Read bytes that `pack` wrote. Raise StoreDamagedError if they were altered, InputError for other bytes."""
+    """Read a state. Raise InputError if `pack` did not write the bytes, StoreDamagedError if they were altered."""
     if not isinstance(content, bytes) or not content.startswith(_first_line(kind)):
         raise InputError(f"these bytes were not written by this version of {kind}.to_bytes")
     if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:

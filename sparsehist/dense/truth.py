@@ -21,7 +21,7 @@ _LARGEST_IN_STEPS = 2.0**52
 
 @secret
 class Truth(NamedTuple):
-    """Values, all multiples of `step`. The sensitivity of `family` includes `charge`, the effect of rounding."""
+    """A vector of multiples of `step`. The sensitivity of `family` includes `charge`, which rounding adds to it."""
 
     values: NoiseArray
     step: float
@@ -45,7 +45,7 @@ def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) 
         step = 1.0 if truth_step is None else as_power_of_two(truth_step, "truth_step")
         values = _floats(given, step)
         if any(bool(np.remainder(values[part], step).any()) for part in chunks(values.size)):
-            raise DataError(f"the truth holds values that are not multiples of the declared truth_step {step:g}")
+            raise DataError(f"the truth contains values that are not multiples of the declared truth_step {step:g}")
         return Truth(values, step, family, 0.0)
     step, charge = _rounding(family, given.size)
     values = _floats(given, step)
@@ -75,10 +75,9 @@ def _as_vector(truth: ArrayLike) -> AnyArray:
 
 
 def _largest(values: AnyArray) -> float:
-    """Return the largest absolute value. Raise DataError if a value is NaN or infinite."""
     largest = float(np.max([np.abs(values[part].astype(np.float64)).max() for part in chunks(values.size)]))
     if not math.isfinite(largest):
-        raise DataError("the truth holds NaN or infinite values; remove or replace them")
+        raise DataError("the truth contains NaN or infinite values; remove or replace them")
     return largest
 
 

@@ -1,7 +1,8 @@
 """Private multiplicative weights: answer adaptive counting queries over the cells of a closed domain.
 
-A hypothesis, which is a public estimate of all counts, answers a query if the sparse vector technique finds it
-accurate enough. Otherwise the query is measured with noise, and the hypothesis is updated, at most k times.
+The hypothesis is a public estimate of all counts. A query is answered from the hypothesis if the sparse vector
+technique finds this answer accurate enough. Otherwise, the query is measured with noise, and the hypothesis is
+updated. The number of updates is limited.
 
 Source: Hardt and Rothblum 2010; [Interactive section 3], whose threshold has no noise and is replaced by a sparse
 vector. Our own: with step eta = 8 alpha, an update by a query with an error of 2 alpha lowers the relative entropy by
@@ -28,7 +29,7 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 MOST_CELLS = 10**7
 # Weight of the uniform distribution if the first hypothesis is made from a release. It makes every estimate positive.
-# Otherwise, estimates of 0 would stay 0, because updates only multiply.
+# Otherwise, an estimate of 0 would always stay 0, because updates multiply estimates by factors.
 _UNIFORM = 1 / 16
 # Share of an update's epsilon that is used for its comparisons. The rest is used for the measured answer.
 _WATCH = Fraction(4, 5)
@@ -57,10 +58,10 @@ class Weighing:
 
     Args:
         cells: Size of the domain; from 2 to 10**7.
-        mass: Sum of all counts, public or already released; None until it is measured.
+        mass: Sum of all counts, public or already released. It may be None if `measured`, but `start` needs it.
         level: Cost of the whole session.
         accuracy: Bound on the error of answers, as a fraction of the mass. The property `alpha` is a quarter of it.
-        sensitivity: The most that one unit can change a true answer, which is max_keys.
+        sensitivity: The most that one unit can change a true answer; for a series, this is max_keys.
         most_updates: Largest number of updates; by default the number that may be needed for the accuracy.
         started: Whether the first hypothesis is made from a release. Otherwise it is uniform.
         currency: Unit of the level: "epsilon" (pure DP) or "rho" (zCDP).
@@ -150,7 +151,7 @@ class Weighing:
 
     @property
     def rho(self) -> float:
-        """Rho of the session: like `epsilon`, but each summand e of `epsilon` is replaced by e * tanh(e / 2)."""
+        """Rho of the session: the sum that `epsilon` describes, with e * tanh(e / 2) instead of each term e."""
         return float(self._rho(self._each))
 
     @property
@@ -163,7 +164,7 @@ class Weighing:
         return DiscreteLaplace(sensitivity=scale * self.sensitivity)
 
     def start(self, counts: ArrayLike, release: ArrayLike | None = None, *, rng: Generator) -> MultiplicativeWeights:
-        """Start a session. This costs the level of the whole session.
+        """Start a session. This spends the level of the whole session, whatever is asked later.
 
         Args:
             counts: True counts of all cells, non-negative integers; shape (cells,). Secret.
@@ -175,11 +176,11 @@ class Weighing:
             DeclarationError: If the mass is unknown, or if a release is given but not declared, or vice versa.
         """
         if self.mass is None or self.started != (release is not None):
-            raise DeclarationError("start() needs mass=; it needs a release if started=True, and none otherwise")
+            raise DeclarationError("start() needs a session with mass=, and a release if and only if started=True")
         first, given = first_guess(self, release), np.asarray(counts)
         if given.shape != (self.cells,) or given.dtype.kind not in "iuf":
             raise DataError(f"counts must be numbers, one for each cell; the number of cells is {self.cells}")
-        true = given.astype(np.float64)  # as doubles, whose sums below 2**40 are exact
+        true = given.astype(np.float64)  # in doubles, sums of integers below 2**40 are exact
         if not (true.min() >= 0 and bool((true == np.rint(true)).all()) and true.sum() < 2.0**40):
             raise DataError("counts must be non-negative integers with a sum below 2**40")
         state = MultiplicativeWeights(self, true, first, np.zeros(self.cells), self.updates, 0.0)
@@ -188,8 +189,8 @@ class Weighing:
     def failure(self, queries: int) -> float:
         """Bound the probability that at least one of the answers to this many queries is off by more than `error`.
 
-        The bound holds if the declared mass is correct and updates are left. Threshold and count have integer noise,
-        and each is within one count of Laplace noise. Therefore the bound reserves two counts for rounding.
+        The bound holds if the declared mass is correct and not all updates are used up. Rounding to integers changes
+        the noise of the threshold and of a count by at most 1 each, so the bound reserves two counts of the error.
         """
         watch, answer = map(float, self.levels)
         wide, narrow, fresh = 4 * self.sensitivity / watch, 2 * self.sensitivity / watch, self.sensitivity / answer
@@ -208,7 +209,7 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
         return uniform
     noisy = np.asarray(release, np.float64)
     if noisy.shape != uniform.shape or not bool(np.isfinite(noisy).all()) or not noisy.max() > 0:
-        raise DataError(f"a release needs a finite number per cell, at least one positive; cells={session.cells}")
+        raise DataError(f"a release needs one finite number per cell, at least one positive; cells: {session.cells}")
     positive = np.maximum(noisy, 0.0)
     return np.asarray(_UNIFORM * uniform + (1 - _UNIFORM) * positive / positive.sum())
 
@@ -223,7 +224,7 @@ def verdict(
 
 
 def pull(query: FloatArray, *, high: bool) -> FloatArray:
-    """Return 1 for each cell that an update decreases (the query's cells if `high`, else all others), else 0."""
+    """Return 1 where an update decreases estimates (in the query's cells if `high`, else in all others), else 0."""
     return query if high else 1.0 - query
 
 
@@ -309,7 +310,7 @@ class MultiplicativeWeights:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> MultiplicativeWeights:
-        """Restore a state. Raise InputError if `to_bytes` did not write it, StoreDamagedError if it was altered."""
+        """Restore a state. Raise StoreDamagedError if the bytes were altered, InputError if they are not a state."""
         header, (counts, first, pulls) = unpack("MultiplicativeWeights", content)
         return cls(Weighing(**header["parameters"]), counts, first, pulls, *header["state"])
 

@@ -80,7 +80,7 @@ class SparseVector:
         return each * self.share, each * (1 - self.share)
 
     def start(self, *, rng: Generator) -> AboveThreshold:
-        """Draw the noise of the threshold, and return the first state. This costs the whole level."""
+        """Draw the noise of the threshold and return the first state. This spends the level of all answers."""
         return AboveThreshold(self, self.triggers, self._noisy_threshold(rng=rng))
 
     def _noisy_threshold(self, *, rng: Generator) -> int:
@@ -116,7 +116,7 @@ class AboveThreshold:
             raise DataError("the value must be a whole number: round it, and include the rounding in the sensitivity")
         about = self.parameters
         if not self.triggers_left:
-            raise BudgetExceededError(f"all {about.triggers} triggers are used up; a new state costs the level again")
+            raise BudgetExceededError(f"all {about.triggers} triggers are used up; start() again at the same cost")
         spread = about.sensitivity if about.monotone else 2 * about.sensitivity
         noise = DiscreteLaplace(sensitivity=spread).sample(1, about.levels[1], rng=rng)
         if int(value) + int(noise[0]) < self.noisy_threshold:
@@ -131,7 +131,7 @@ class AboveThreshold:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> AboveThreshold:
-        """Restore a state. Raise InputError if `to_bytes` did not write it, StoreDamagedError if it was altered."""
+        """Restore a state. Raise StoreDamagedError if the bytes were altered, InputError if they are not a state."""
         header, _ = unpack("AboveThreshold", content)
         return cls(SparseVector(**header["parameters"]), *header["state"])
 

@@ -1,4 +1,4 @@
-"""The RAPPOR client of one person, with the person's value, a memo for each setting, and all reports."""
+"""The RAPPOR client of one person: Bloom filter, reports, and a memo (permanent randomised response) per setting."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RapporClient:
 
     @classmethod
     def start(cls, setting: Rappor, value: str | bytes, cap: Level | None = None, *, rng: Generator) -> RapporClient:
-        """Create a client and draw its memo. Raise CapExceededError if the setting costs more than the cap."""
+        """Create a client with a permanent randomised response. Raise CapExceededError if epsilon exceeds the cap."""
         limit = None if cap is None else float(at_least_zero(cap, "cap"))
         _require_within(limit, setting)
         bits = setting.filter(value)

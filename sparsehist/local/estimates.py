@@ -14,12 +14,12 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# A Cholesky pivot below this fraction of the largest is a rounding error: the filters are linearly dependent.
+# If a Cholesky pivot is below this fraction of the largest one, the filters are treated as linearly dependent.
 _LEAST_PIVOT = 1e-6
 
 
 class Decoded(NamedTuple):
-    """Estimated number of people with each candidate value. `pl.DataFrame(decoded._asdict())` gives a frame.
+    """Estimated number of people with each candidate value. For a DataFrame, use `pl.DataFrame(decoded._asdict())`.
 
     Attributes:
         candidate: The candidate values, in the given order.
@@ -65,7 +65,6 @@ def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes
 
 
 def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: int) -> FloatArray:
-    """Estimate, for each bit, in how many people's Bloom filters it is set. Unbiased; shape (bits,)."""
     shown = np.zeros(setting.bits)
     for begin in range(0, len(rows), _BLOCK):
         block = rows[begin : begin + _BLOCK]
@@ -101,7 +100,7 @@ def _compared(filters: FloatArray, counts: FloatArray) -> tuple[FloatArray, Floa
     own = filters.sum(axis=0)
     others = len(counts) - own
     if bool((others < 2).any()):
-        raise InputError("a candidate leaves fewer than two bits unset: decoding needs longer filters")
+        raise InputError("use longer filters: decoding needs at least two zero bits in the filter of each candidate")
     total, squares = counts.sum(), (counts**2).sum()
     inside, squares_inside = filters.T @ counts, filters.T @ counts**2
     mean_outside = (total - inside) / others
@@ -110,7 +109,7 @@ def _compared(filters: FloatArray, counts: FloatArray) -> tuple[FloatArray, Floa
 
 
 class Frequencies(NamedTuple):
-    """Estimated number of people with each of k answers. `pl.DataFrame(table._asdict())` gives a frame.
+    """Estimated number of people with each of k answers. For a DataFrame, use `pl.DataFrame(table._asdict())`.
 
     Attributes:
         category: The possible answers, from 0 to k - 1; shape (k,).

@@ -1,8 +1,9 @@
 """Histories of RAPPOR reports at two settings, which together reveal no more than those at the finer setting.
 
-The coarse memo is the fine memo XOR S, where S is drawn once for each bit. Each coarse report is drawn from the fine
-report, with probabilities that depend on S. (Degrading each report independently would have a higher privacy cost.)
-To relax a setting, the fine memo and reports are drawn from this joint distribution, given the coarse ones.
+Each person has a memo (permanent randomised response) at each setting. The coarse memo is the fine memo XOR S, where
+each bit of S is drawn only once. Each coarse report is drawn from a fine report, with probabilities that depend on S.
+(Degrading each report independently would cost more privacy.) When a person changes to a finer setting, the fine memo
+and reports are drawn from the same joint distribution, given the coarse memo and reports.
 
 Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only. Papers: [KHP
 eq. 39, eq. 40, eq. 42].
@@ -66,7 +67,7 @@ class Degradation:
             inequality = failed[0].replace("SET", "one_if_set").replace("NOT", "one_if_not")
             raise DeclarationError(
                 "coarse reports cannot be drawn from fine reports. If one_if_not is 1 - one_if_set in both settings, "
-                f"one_if_set(coarse) <= one_if_set(fine) is enough. The general case needs {inequality}"
+                f"keep and one_if_set must not be larger in the coarse setting. These settings violate {inequality}"
             )
 
     @property
@@ -119,7 +120,7 @@ def coarser_history(
 ) -> tuple[BoolArray, BoolArray]:
     """Draw a coarse memo and coarse reports, given the fine memo and the fine reports, with exact probabilities.
 
-    The value is not needed. Memos are secret and have shape (..., bits); r reports have shape (r, ..., bits).
+    The person's value is not needed. Memos are secret, with shape (..., bits); r reports have shape (r, ..., bits).
     """
     flipped = flip((step.flip,), np.zeros(memo.shape, np.int8), rng=rng)
     return memo ^ flipped, coarser_reports(step, flipped, reports, rng=rng)
@@ -135,8 +136,9 @@ def finer_history(
 ) -> tuple[BoolArray, BoolArray]:
     """Draw a fine memo and fine reports, given the coarse memo, the coarse reports and the true bits.
 
-    Fine and coarse results then have exactly the joint distribution of `coarser_history`. The Bloom filter
-    `true_bits` and the memos (permanent responses) are secret, with shape (..., bits); reports have (r, ..., bits).
+    Both memos and all reports then have exactly the same joint distribution as if `coarser_history` had drawn the
+    coarse memo and reports from the fine ones. The Bloom filter `true_bits` and the memos (permanent randomised
+    responses) are secret and have shape (..., bits). An array of r reports has shape (r, ..., bits).
 
     Raises:
         InputError: If true_bits, memo and each report do not have the same shape.

@@ -71,8 +71,8 @@ class Rappor:
     def epsilon(self, reports: int | None = None) -> float:
         """Return the epsilon of `reports` reports of a person, or of any number of reports if `reports` is None.
 
-        Neighbours differ in the value, so at most `hashes` filter bits change from 1 to 0, and as many from 0 to 1.
-        For each bit, the ratio of probabilities is largest if all reports are equal. Only the logarithm is rounded.
+        Neighbours differ in the value, so at most `hashes` filter bits change from 1 to 0, and at most `hashes` from
+        0 to 1. For each bit, the ratio of probabilities is largest if all reports are equal. It is computed exactly.
         """
         rare = (1 - self.keep) / 2
         if reports is None:

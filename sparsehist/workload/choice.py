@@ -28,7 +28,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 _LONGEST_PRICED = 4096
 # If the matrix of a list of queries has more than 2**21 entries, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Each of these strategies is tried only up to this number of cells; `direct`, only up to this number of queries.
+# The largest number of cells for which each strategy is tried. For `direct`, it is the largest number of queries.
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
 _RANK = 1e-12  # eigenvalues below this fraction of the largest one are rounding errors
 
@@ -38,8 +38,8 @@ class Candidate(NamedTuple):
 
     Attributes:
         strategy: Name of the strategy, such as "spectral(blend=4)".
-        mean_squared_error: Mean over the queries if each entry of R·x has noise of variance Δ². Multiply this mean by
-            1/(2ρ) for Gaussian noise, or by 2/ε² for Laplace noise.
+        mean_squared_error: Squared error, averaged over the queries, if the noise of each entry of R·x has variance
+            Δ². Multiply it by 1/(2ρ) for Gaussian noise, or by 2/ε² for Laplace noise.
         sensitivity: Sensitivity Δ of R·x, in L2 for Gaussian noise and in L1 for Laplace noise.
         lower_bound: Lower bound on the error of any strategy with Gaussian noise; None if unknown or max_keys > 1.
     """
@@ -100,8 +100,8 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: b
 def lower_bound(workload: Workload) -> float | None:
     """Return a lower bound on the mean squared error of every factorization, if each unit has only one key.
 
-    With G = RᵀR, this error is Δ²·tr(AᵀA·G⁻¹)/queries, and Δ² is at least the mean of the diagonal of G. Therefore
-    the error is at least ‖A‖_*²/(cells·queries), where ‖A‖_* is the sum of the singular values of A.
+    With G = RᵀR, the error of a factorization is Δ²·tr(AᵀA·G⁻¹)/q for q queries, and Δ² is at least the mean diagonal
+    entry of G. So the error is at least ‖A‖_*²/(n·q) for n cells, where ‖A‖_* is the sum of the singular values of A.
 
     Returns:
         The bound (for marginals, the exact minimum), or None if A is too large.
@@ -142,12 +142,12 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
     """Return the strategies that `choose` compares. Each is made for the workload or for a smaller, similar one."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
-        for keys in {1, max_keys}:  # combine the best strategy of each factor, for a unit with this many keys
+        for keys in {1, max_keys}:  # combine the best strategy of each factor, for units of 1 and of max_keys cells
             names.append(f"kronecker({', '.join(choose(part, keys, pure=pure).name for part in workload.parts)})")
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]
         names.append(f"union({', '.join(parts)})")
-    # Make the strategy `direct` from all queries: made from a sample of them, its sensitivity would be too small.
+    # Use all queries for the strategy `direct`, because the sensitivity computed from a sample would be too small.
     made = [one for name in names for one in _served(strategy_named, name, whole if name == "direct" else workload)]
     if pure:
         return made
@@ -177,7 +177,6 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
 
 
 def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]:
-    """Return a list with the result of `make`, or an empty list if `make` raises a DeclarationError."""
     try:
         return [make(*arguments)]
     except DeclarationError:

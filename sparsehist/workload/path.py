@@ -44,7 +44,7 @@ def next_state(
     fine = min((at for at in known if at > level), default=None)
     weight_coarse, weight_fine, scale = gaussian_step(coarse, fine, level)
     fresh = rng.standard_normal(strategy.n_noise)
-    fresh *= family.std(Fraction(1, 2)) * scale  # at level 1/2, the standard deviation equals the sensitivity
+    fresh *= family.std(Fraction(1, 2)) * scale  # at rho = 1/2, the std of Gaussian noise equals the sensitivity
     state: NoiseArray = strategy.to_cells(fresh) if strategy.invertible else fresh
     for at, weight in ((coarse, weight_coarse), (fine, weight_fine)):
         if at is not None:
@@ -53,10 +53,10 @@ def next_state(
 
 
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
-    """Return the factors of the noise at the adjacent coarser and finer levels, and the std of the noise to add.
+    """Return the weights of the noise at the next coarser and the next finer level, and the std of the new noise.
 
-    A new state is the weighted sum of both states plus new noise. For sensitivity 1, ρ·Z(ρ) is a Brownian motion of
-    variance ρ/2, which is drawn conditionally on its values at the adjacent levels.
+    The noise at a new level is a weighted sum of the noise at these two levels, plus new noise. For sensitivity 1,
+    ρ·Z(ρ) is a Brownian motion in ρ with variance ρ/2. It is drawn given its values at the two levels.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)

@@ -67,9 +67,9 @@ def squared_l2_of_tables(
 ) -> float:
     """Bound the squared L2 sensitivity if G[x, x'] depends only on the columns in which the cells x and x' differ.
 
-    G[x, x'] = Σ_C f_C Π_{i ∈ C, x_i ≠ x'_i} r_i is a sum over sets C of columns, and x_i is the value of cell x in
-    column i. `parts` holds f_C >= 0 for each set C, and `ratios` holds r_i in [-1, 0]. The bound assumes that the
-    pairs of cells with the largest G occur as often as the domain allows.
+    Let x_i be the value of cell x in column i. Then G[x, x'] = Σ_C f_C Π_{i ∈ C, x_i ≠ x'_i} r_i is a sum over sets C
+    of columns, given as `subsets`. `parts` contains f_C >= 0 for each set C, and `ratios` contains r_i, from -1 to 0.
+    The bound assumes that the pairs of cells with the largest G occur as often as the domain allows.
 
     Source: Lindsey 1964 for the number of pairs that differ in one column only.
     """
@@ -100,7 +100,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return the largest number of pairs that differ in exactly one column, over all sets of `keys` cells."""
+    """Return how many pairs of cells in a set of `keys` cells can, at most, differ in exactly one column."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, keys)  # fits an int64
@@ -118,7 +118,7 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """Return a vector v. For every k, any k entries of a row of `|G|` sum to at most v[0] + … + v[k - 1]."""
+    """Return a vector v such that any k entries of a row of `|G|` sum to at most v[0] + … + v[k - 1], for every k."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 

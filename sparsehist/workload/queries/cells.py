@@ -44,7 +44,6 @@ class Cells:
             raise DeclarationError("give one array of coordinates per column and one of counts, all of equal length")
 
     def __repr__(self) -> str:
-        """Return text that shows the shape only, because the cells and their counts are secret."""
         return f"Cells(shape={self.shape})"
 
     @property

@@ -121,7 +121,7 @@ class Marginals(Workload):
         return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays "column_i". They hold the index of each query's value, or -1 for the sum over all values."""
+        """Return arrays "column_i": the index of each query's value in column i, or -1 if it sums over column i."""
         described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):
@@ -186,7 +186,6 @@ def _read_list(items: Any) -> list[tuple[Column, ...]]:
 
 
 def _numbers(subsets: Sequence[Sequence[Column]], names: Sequence[Column]) -> tuple[Subset, ...]:
-    """Return each marginal as ascending column indices, given column names or indices."""
     places = {name: at for at, name in enumerate(names)} | {at: at for at in range(len(names))}
     found: dict[Subset, None] = {}
     for subset in subsets:

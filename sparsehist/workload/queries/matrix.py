@@ -14,8 +14,8 @@ from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import AnswerArray, Workload
 
 _LARGEST_INTEGER = 2**20  # with entries up to this size, answers fit in int64 if the counts sum to less than 2**43
-_LARGEST = 1e60  # the fourth power of an entry of this size, and its inverse, fit in a double
-_MOST_ENTRIES = 10**6  # limit on nonzero entries; every release stores the matrix as text
+_LARGEST = 1e60  # largest absolute value of an entry x, limited so that doubles can represent x**4 and 1 / x**4
+_MOST_ENTRIES = 10**6  # largest number of nonzero entries; it is limited because releases store the matrix as text
 
 
 class Matrix(Workload):

@@ -37,7 +37,7 @@ class Union(Composite):
     """The queries of several workloads on the same columns, one workload after another.
 
     Args:
-        *parts: Listed workloads, so not the workload of all ranges. A part without sizes takes those of other parts.
+        *parts: Listed workloads. A part without column sizes gets the column sizes of the other parts.
 
     Raises:
         DeclarationError: If there are no parts, their columns differ, or a part is all ranges of a column.
@@ -83,7 +83,10 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays that name each query: `low` and `high` if all parts are ranges, else `part` and `query`."""
+        """Return arrays with one entry per query: its first and last cell (`low`, `high`) if all parts are ranges.
+
+        Otherwise, return the index of the query's part (`part`) and the query's index within that part (`query`).
+        """
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
             return {name: np.concatenate([one[name] for one in described]) for name in ("low", "high")}
@@ -180,7 +183,6 @@ class Kronecker(Composite):
         return Kronecker(*(factor.for_domain(columns[at], dict(named[at])) for factor, at in spans))
 
     def _spans(self, columns: int) -> list[slice]:
-        """Return the slice of columns that each factor covers. Raise an error unless factors cover all columns."""
         widths = [1 if factor.is_open else len(factor.columns) for factor in self.parts]
         if sum(widths) != columns:
             raise DeclarationError(
@@ -192,7 +194,7 @@ class Kronecker(Composite):
 def along_axes(
     steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
 ) -> FloatArray:
-    """Apply one linear map along each axis of a row-major table, which is an array of shape (n,) or (n, m)."""
+    """Apply one linear map per axis to a table that is flattened in row-major order; shape (n,) or (n, m)."""
     behind = values.shape[1:]
     table = values.reshape(*lengths, -1)
     for axis, step in enumerate(steps):

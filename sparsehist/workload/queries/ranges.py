@@ -170,8 +170,8 @@ class Ranges(RangeRows):
         n: Number of cells, or None to take it from the domain of the series. If n is a list, it is used as `ranges`.
         ranges: Pairs (low, high) of cell numbers, both included, with 0 <= low <= high < n. Pairs may repeat. If
             None, all ranges.
-        keys: Pairs (low, high) of keys instead of cell numbers, in the order of the domain: integers, strings, or
-            dates (also as strings). A release replaces keys with cell numbers.
+        keys: Pairs (low, high) of keys instead of cell numbers; `low` may not come after `high` in the domain. Keys
+            are integers, strings or dates; dates may be written as strings. A release replaces keys by cell numbers.
 
     Raises:
         DeclarationError: If n is not an integer from 1 to 2**31, or a pair is not a range of its cells.
@@ -244,7 +244,6 @@ class Ranges(RangeRows):
 
 
 def _as_key_pairs(keys: object) -> tuple[tuple[int | str, int | str], ...]:
-    """Check pairs of keys (integers, strings or dates). Return the pairs with dates as strings."""
     pairs = keys if isinstance(keys, list | tuple) else []
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
         raise DeclarationError("keys must be pairs (low, high), such as keys=[('2024-01-01', '2024-01-31')]")
@@ -257,7 +256,6 @@ def _as_key_pairs(keys: object) -> tuple[tuple[int | str, int | str], ...]:
 
 
 def _as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntArray:
-    """Check a list of ranges of n cells, and return it as an array of shape (queries, 2)."""
     given = np.asarray(ranges)
     if given.size == 0:
         raise DeclarationError("the list of ranges is empty; give at least one range")

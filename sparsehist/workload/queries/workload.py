@@ -109,7 +109,7 @@ class Workload(abc.ABC):
         """Return the text between the parentheses of the textual form, which `parse` reads."""
 
     def answers(self, cells: Cells) -> AnswerArray:
-        """Return the secret true answers A·x; int64 if `integral`. Refuse `cells` with the wrong column sizes."""
+        """Return the secret true answers A·x; int64 if `integral`. Raise an error if `cells` has wrong columns."""
         self.require_domain(cells.shape)
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact
@@ -125,7 +125,8 @@ class Workload(abc.ABC):
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
         """Return the workload for a domain: take missing sizes from the domain, and replace keys with cell numbers.
 
-        Raise an error if the columns differ. A workload that contains names of columns or keys needs `keys`.
+        Raise an error if the workload and the domain have different columns. The argument `keys` is required if the
+        workload contains names of columns or keys.
         """
         self.require_domain(columns)
         return self

@@ -86,8 +86,9 @@ class Haar(Invertible):
 def _largest_differences(depth: int, keys: int) -> int:
     """Return the L1 sensitivity: the largest L1 norm of R·x if x holds the counts of one unit with `keys` cells."""
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
+    # best[c] is the largest sum of |left half - right half| over the nodes of a subtree with c cells of a unit.
     for height in range(1, depth + 1):
-        most = min(keys, 2**height)  # best[c]: largest sum of |left - right| in a subtree with c cells of a unit
+        most = min(keys, 2**height)
         following, less = np.full(most + 1, -1, np.int64), best - numbers[: best.size]
         for left in range(best.size):
             end = min(left, most - left, best.size - 1) + 1

@@ -23,12 +23,12 @@ from sparsehist.workload.strategies.strategy import Invertible
 LARGEST = 512
 """Largest number of cells; the time of an iteration grows with its cube."""
 
-_STEPS = 40  # number of iterations that approximate the weights v (see the module docstring)
+_STEPS = 40  # number of iterations for computing the weights v (see the module docstring)
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
 _POWER = 0.8  # with this exponent, errors for 5 to 60 cells per unit are within 1 % of those with the best exponent
-# Eigenvalues below this fraction of the largest are rounding errors: no query depends on their eigenvectors.
+# Eigenvalues below this fraction of the largest one are treated as 0, because they are only rounding errors.
 _RANK = 1e-11
-# Smallest weight of the identity in RᵀR, so that R has an inverse. It makes standard deviations 0.01 % larger.
+# Smallest weight of the identity in RᵀR. This weight makes R invertible and increases standard deviations by 0.01 %.
 _LEAST_SHARE = 2e-4
 # Smallest entry of v, relative to the largest. Without a limit, the entries of redundant cells would tend to 0.
 _LEAST_WEIGHT = 1e-8
@@ -131,7 +131,7 @@ def _decomposed(workload: Workload) -> _Decomposed:
 
 
 def _mixture(about: _Decomposed, share: int) -> FloatArray:
-    """Return X = RᵀR if the identity has the weight `share`, in percent. The diagonal of X is at most 1."""
+    """Return the mixture X = RᵀR with a weight of `share` percent for the identity. Its diagonal is at most 1."""
     used = about.root > 0.0
     scale = np.where(used, about.root, 1.0)
     raised = np.where(about.values > 0.0, np.maximum(about.values, _RANK) ** (_POWER if share else 0.5), 0.0)

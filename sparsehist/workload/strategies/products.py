@@ -29,7 +29,7 @@ class Combined(Strategy):
 
     @classmethod
     def parts_of(cls, workload: Workload) -> Sequence[Workload]:
-        """Return the parts of a workload. Raise an error if this class cannot answer such workloads."""
+        """Return the parts of a workload. Raise an error if this class cannot answer a workload of this type."""
         if not isinstance(workload, cls.answers):
             kind = "kronecker(…)" if cls.answers is Kronecker else "union(…)"
             raise DeclarationError(f"this strategy needs a workload of the form {kind}, got {workload.describe()}")

@@ -31,7 +31,8 @@ def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[lis
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
     place = {subset: at for at, subset in enumerate(subsets)}
-    # The variance is a product: a column of n values gives (n - 1)/n if the residual contains it, otherwise 1/n².
+    # The variance is a product with one factor for each column of the marginal. For a column of n values, the factor
+    # is (n - 1)/n if the residual contains the column, and otherwise 1/n².
     spread = [math.prod(1.0 / sizes[column] ** 2 for column in marginal) for marginal in marginals]
     gain = {subset: float(math.prod(sizes[column] * (sizes[column] - 1) for column in subset)) for subset in subsets}
     rows = [row for row, listed in enumerate(inside) for _ in listed]
@@ -42,7 +43,7 @@ def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[lis
 
 
 def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
-    """Yield the column sets of a marginal's residuals: all subsets of its columns, except columns with one value."""
+    """Yield the column sets of a marginal's residuals: all subsets of those columns that have at least two values."""
     wide = [column for column in marginal if sizes[column] > 1]
     return chain.from_iterable(combinations(wide, length) for length in range(len(wide) + 1))
 
@@ -98,7 +99,6 @@ class ResidualBasis(Strategy):
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
-        """Subtract the mean along each axis from every residual, then multiply the residual by its scale."""
         centred = []
         for subset, table, scale in zip(self._subsets, self._everything.split(rows), scales, strict=True):
             for axis in range(len(subset)):

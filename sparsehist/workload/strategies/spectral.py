@@ -22,16 +22,17 @@ from sparsehist.workload.sensitivity import LARGEST_GRAM, ROUND_UP, l1_of_column
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Invertible, along
 
-_WRITTEN_OUT = 256  # up to this number of cells, RᵀR is computed, for a bound on the sensitivity that is 1 % tighter
+_WRITTEN_OUT = 256  # largest number of cells for which RᵀR is computed to make the sensitivity bound 1 % tighter
 _RANK_GROUPS = 256
 
 
 class Spectral(Invertible):
     """A strategy for prefix sums and ranges whose error is within a few per cent of the smallest possible error.
 
-    W is the matrix AᵀA of all prefix sums if the workload is prefix sums, and of all ranges otherwise. `blend` is c,
-    in units of the smallest singular value. `window` is the number of entries on each side of the diagonal of K that
-    are summed to get d². Both parameters reduce the error if units have several cells.
+    The module docstring defines K = W^½ + c·I and the column scaling d. There, W is AᵀA, where A is all prefix sums
+    if the workload is prefix sums, else all ranges. `blend` is c, in units of the smallest singular value of A.
+    `window` is the number of entries of K on each side of the diagonal that are summed to get d². Both parameters
+    reduce the error if units have several cells.
     """
 
     word = "spectral"

@@ -41,14 +41,14 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def table(self, spectrum: FloatArray) -> FloatArray:
-        """Return the table τ of the matrix K with these eigenvalues; shape (2·n + shift + 1,)."""
+        """Return the table τ that defines the matrix K with eigenvalues `spectrum`; shape (2·n + `shift` + 1,)."""
 
     def diagonal(self, table: FloatArray, apart: int = 0) -> FloatArray:
         """Return the diagonal K[i, i + apart] of the matrix K that `table` defines; shape (n - apart,)."""
         return np.asarray(table[apart] + self.sign * table[apart + self.shift :: 2][: self.n - apart])
 
     def sums_before(self, table: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return Σ_{j < i} K[i, j]·w_j for every i. K is split into blocks; most take two convolutions."""
+        """For every i, return Σ_{j < i} K[i, j]·w_j. Split K into blocks, and apply most of them by convolutions."""
         sums = np.zeros(weights.size)
 
         def add(first: int, last: int) -> None:

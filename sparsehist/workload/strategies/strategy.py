@@ -78,7 +78,7 @@ class Strategy(abc.ABC):
         """Return the variance of each answer if Z has variance 1: the diagonal of L·Lᵀ; shape (queries,)."""
 
     def mean_variance(self) -> float:
-        """Return the mean of the variances of all answers if Z has variance 1, even if the workload is not listed."""
+        """Return the mean variance of all answers if Z has variance 1. The workload does not need to be listed."""
         return float(self.variance().mean())
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:  # noqa: ARG002  for one column
@@ -86,12 +86,12 @@ class Strategy(abc.ABC):
         raise DeclarationError(f"this strategy answers only the queries of its workload: {self.name}")
 
     def cell_variance(self) -> float:
-        """Return the mean variance, over cells, of the noise R⁻¹·Z, if Z has variance 1 and R has a left inverse."""
+        """Return the variance of R⁻¹·Z, averaged over cells, if Z has variance 1. R must have a left inverse."""
         cells = np.arange(self.workload.n_cells)
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Return a vector v. No k entries of a row of `|RᵀR|` have a larger sum than the k largest entries of v."""
+        """Return a vector v such that no k entries of a row of `|RᵀR|` have a larger sum than the k largest of v."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))
@@ -179,5 +179,5 @@ class Invertible(Strategy):
 
 
 def along(factor: FloatArray, values: FloatArray) -> FloatArray:
-    """Reshape a vector with one factor per row, so that it can multiply `values`, of shape (n,) or (n, m)."""
+    """Reshape a vector of n factors so that it multiplies the rows of `values`, an array of shape (n,) or (n, m)."""
     return factor if values.ndim == 1 else factor[:, np.newaxis]

@@ -101,11 +101,11 @@ class Domain(abc.ABC):
         return self._keys(rng.integers(0, self.size - 1, size=whole_number("n", n), dtype=np.int64, endpoint=True))
 
     def _index(self, keys: pl.DataFrame) -> IntArray:  # noqa: ARG002
-        """Implement `index`, which calls this method only if the domain has fewer than 2**63 cells."""
+        """Return the cell number of each key. `index` calls this method only if there are fewer than 2**63 cells."""
         self._refuse()
 
     def _keys(self, indices: IntArray) -> pl.DataFrame:  # noqa: ARG002
-        """Implement `keys`, which calls this method only with valid cell numbers."""
+        """Return the keys of cells, given their numbers. `keys` calls this method only with valid cell numbers."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -155,13 +155,13 @@ class Domain(abc.ABC):
         return f"<domain {self.describe()}>"
 
     def _fix(self, **fields: object) -> None:
-        """Set fields in a constructor, although the dataclass is frozen."""
+        """Set fields in a constructor with `object.__setattr__`, because the dataclass is frozen."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def _require_indexable(self) -> None:
         if self.size >= 2**63:
-            raise DomainError(f"cells are numbered only in domains with fewer than 2**63 cells: {self.describe()}")
+            raise DomainError(f"this domain has 2**63 cells or more, so its cells have no numbers: {self.describe()}")
 
     def _require_writable_size(self) -> None:
         if self.size > GREATEST_SIZE:

@@ -29,7 +29,7 @@ def read_values(values: Iterable[Any] | pl.Series, kind: str | None) -> pl.Serie
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     kinds = {type(value).__name__ for value in listed if value is not None}
     mixed = DomainError(f"{_ONE_TYPE} and within 64 bits; got values of type {', '.join(sorted(kinds))}")
-    if "bool" in kinds and len(kinds) > 1:  # Polars would convert booleans to integers
+    if "bool" in kinds and len(kinds) > 1:  # otherwise, Polars would silently convert the booleans to integers
         raise mixed
     try:
         return check_series(pl.Series(listed, strict=True), kind)
@@ -77,7 +77,7 @@ def check_series(series: pl.Series, kind: str | None) -> pl.Series:
 
 
 def sha256_of(values: pl.Series) -> str:
-    """Return a SHA-256 over the dtype, the lengths of the strings and the bytes of canonical values."""
+    """Return the SHA-256 digest of catalogue values: of their dtype, the lengths of strings and all bytes."""
     digest = hashlib.sha256(f"{values.dtype}\n".encode())
     if values.dtype == pl.String:
         digest.update(values.str.len_bytes().to_numpy().astype("<u8").tobytes())

@@ -26,8 +26,8 @@ def draw_free(
 ) -> pl.DataFrame:
     """Draw n distinct cells that are not taken, uniformly over all ordered samples; return a frame of keys.
 
-    If taken and new cells together are at most half of the domain, use rejection sampling, with at most two draws per
-    cell on average. Otherwise, number the free cells and draw distinct numbers.
+    If the taken and the new cells make up at most half of the domain, use rejection sampling, with at most two draws
+    per new cell on average. Otherwise, number the free cells and draw distinct numbers.
     """
     import polars as pl
 

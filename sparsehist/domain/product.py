@@ -25,8 +25,8 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
     """The product of several one-column domains: one cell for each combination of their cells.
 
     Args:
-        components: Mapping from names of key columns to domains, needed for names that are not Python identifiers.
-        named: Domains as keyword arguments, each with the name of its key column.
+        components: Mapping from names of key columns to domains; needed if a name is not a Python identifier.
+        named: Domains, passed as keyword arguments with the names of their key columns.
 
     Raises:
         DomainError: If there is no component, a name is given twice, a component is not a domain of one column, or
@@ -58,7 +58,7 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
             if isinstance(component, Product) or component.columns != 1:
                 raise DomainError(f"products cannot be nested: list the columns of {name!r} side by side")
             if component.is_open:
-                raise DomainError(f"{name!r} is open: write open('string', 'date', delta=…) instead of product()")
+                raise DomainError(f"write open('string', 'date', delta=…), not product(), because {name!r} is open")
         self._fix(names=tuple(given), components=tuple(given.values()))
         self._require_writable_size()
 

@@ -165,7 +165,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 class _Group(NamedTuple):
-    """The characters with the length `cost`: their number, and the rank of the first of them in the alphabet."""
+    """All characters whose length is `cost`: how many there are, and the rank of the first one in the alphabet."""
 
     cost: int
     size: int

@@ -21,7 +21,7 @@ from sparsehist.typing import ArrayLike, BoolArray, Generator, float_array, secr
 class DenseReleases(NamedTuple):
     """The noise of every cell in each release, in counts, and whether the cell was published.
 
-    Both have shape (releases, cells). Noise is secret: subtracting it from published values gives true counts.
+    Both arrays have shape (releases, cells). Noise is secret: subtracting it from published values gives true counts.
     """
 
     noise: NoiseArray
@@ -73,7 +73,7 @@ def release_dense(
 def noise_at_level(
     family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
-    """Return the noise at a level. If it is not in `neighbours`, draw it, conditioned on noise at other levels."""
+    """Return the noise at `level` from `neighbours`, or draw it, given the noise at other levels."""
     if level in neighbours:
         return neighbours[level]
     coarser = max((known for known in neighbours if known < level), default=None)

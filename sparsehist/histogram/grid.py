@@ -59,7 +59,7 @@ def effective_threshold(threshold: float, step: float) -> float:
 def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, terms: int = 1) -> float:
     """Bound the total variation distance between a release, computed in doubles, and its exact distribution.
 
-    The bound includes only errors that the data of one unit can change. It is computed from public numbers only. The
+    The bound covers only errors that can depend on the data of one unit. It is computed from public numbers only. The
     bounds of several releases add up. docs/promises.md explains the bound; docs/mathematics.md has a proof.
 
     Args:
@@ -78,6 +78,6 @@ def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, ter
 
 
 def count_near(past: Iterable[Level], level: Level) -> int:
-    """Return how many earlier levels equal `level` up to a relative difference of 1e-5. Each increases the slack."""
+    """Return how many earlier levels differ from `level` by at most 0.001 %. Each such level increases the slack."""
     exact = as_level(level)
     return sum(abs(at - exact) <= _NEAR * exact for at in read_each("levels", list(past), as_level, "a level"))

@@ -24,14 +24,14 @@ from sparsehist.privacy.levels import Level, as_level, compared, level_float
 from sparsehist.typing import BoolArray, FloatArray, IntArray, float_array
 
 RAREST = 3.0
-# Levels within 1 % of each other may share a bound on rarity. For levels farther apart, that bound is too loose.
+# One probability bound may cover the history at levels within 1 % of each other. For other levels, it is too loose.
 _STEP = math.log(1.01)
 
 
 class History(NamedTuple):
-    """The distinct levels of past releases (ascending), the lowest threshold at each, and each release's level."""
+    """The distinct levels of past releases, the lowest threshold at each level, and the level of each release."""
 
-    levels: tuple[Fraction, ...]
+    levels: tuple[Fraction, ...]  # ascending
     thresholds: FloatArray
     column: IntArray  # index in `levels` of the level of each release; shape (releases,)
 
@@ -59,8 +59,8 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Return an upper bound on -ln P[a cell of this count was never published], for each count; it may be infinite.
 
-    Levels within 1 % of each other are bounded together if that is tighter: by Lévy's inequality, P[noise > threshold
-    at any of these levels] <= 2 P[noise > threshold at the coarsest], as increments are symmetric or nonnegative.
+    Levels within 1 % of each other get one common bound if it is tighter: because increments are symmetric or
+    nonnegative, P[noise > t at any of these levels] <= 2 P[noise > t at the coarsest level] (Lévy's inequality).
     """
     if not history.levels:
         return np.zeros(counts.size)
@@ -106,7 +106,7 @@ def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
-    """Return whether the last round must draw all empty cells explicitly, given levels and effective thresholds."""
+    """Return whether the last of the releases (level, effective threshold) must draw all empty cells explicitly."""
     return float(rarity(family, history_of(releases), np.zeros(1))[0]) > RAREST
 
 

@@ -44,7 +44,7 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """Return ln u(c) for each count c. The test for c rejects two tails, each with probability at most u(c)."""
+        """Return ln u(c) for each count c; u(c) bounds the probability of each tail that the test for c rejects."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
@@ -56,7 +56,7 @@ class _Law:
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[noisy count <= `noisy`, published or not] / u(c)), which decreases with the true count c."""
+        """Return ln(P[noisy count <= `noisy`] / u(c)), with u as in `log_missed`. The result decreases with c."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
@@ -145,7 +145,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """Return the true counts to average over: all from `least` to `top`, or a coarser grid if there are over 4000."""
+    """Return the true counts to average over: all from `least` to `top`, or only some if there are over 4000."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8
@@ -160,7 +160,7 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     """Return for each noisy count the smallest true count whose test does not reject the noisy count as too high."""
     result = np.full(noisy.size, least)
     # For every c, u(c) <= alpha / (1 + alpha) <= P[noise > quantile], with u as in `log_missed`.
-    # So the test for c rejects no noisy count up to c + quantile as too high.
+    # So every noisy count up to c + quantile is low enough to pass the test for c.
     quantile = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
     rows = np.flatnonzero(law.above(noisy, result) <= 0)
     values = noisy[rows]

@@ -24,7 +24,7 @@ Point = tuple[int, Fraction]  # a release point: a step (0 for a series without 
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
     """Return, for each (r, l) in `touched`, the probability that a release publishes a key that only one unit has.
 
-    The probability is for a unit that alone has l keys, and adds r to the count of each of them.
+    The probability is for a unit that has l keys that no other unit has, and adds r to the count of each of them.
     """
     added, keys = np.array(touched, np.float64).T
     hidden = keys * family.log_cdf(threshold - added, level)
@@ -35,9 +35,9 @@ def exposure(family: Family, level: Fraction, threshold: float, touched: Sequenc
 class OpenBudget:
     """The delta of an open domain, and how much of it past releases have used.
 
-    `spent` holds, for each release point and each pair (r, l) in `touched`, the probability that a release at this
-    point publishes one of l keys that only one unit has (see `exposure`). Releases at the same point share their
-    noise, so only the lowest threshold at a point matters. Sums are exact.
+    For each release point and each pair (r, l) in `touched`, `spent` is the probability that a release at this point
+    publishes at least one of l keys that only one unit has (see `exposure`). Releases at the same point share their
+    noise, so only the lowest threshold at a point matters. The probabilities are added exactly.
     """
 
     delta: Fraction
@@ -46,7 +46,7 @@ class OpenBudget:
 
     @property
     def delta_infinity(self) -> Fraction:
-        """The delta that all releases so far have used: for the worst possible unit, the sum of its probabilities."""
+        """The delta used so far: a bound on the probability that releases published a key that only one unit has."""
         return max(self._exposure_sums())
 
     @property
@@ -78,7 +78,7 @@ class OpenBudget:
         step = published_step(family, level)
 
         def alone(pair: tuple[int, int], allowed: Fraction) -> float:
-            """Return the threshold that at least one of a unit's own keys exceeds with probability `allowed`."""
+            """Return a threshold at which, with probability `allowed`, releases publish a key of only one unit."""
             added, keys = pair
             chance = -math.expm1(math.log1p(-min(float(allowed), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))

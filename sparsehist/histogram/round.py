@@ -44,12 +44,12 @@ from sparsehist.typing import (
 
 # Number of cells to draw at once. Each of them temporarily needs about 8 bytes per level of its history.
 _BATCH = 1 << 19
-# For few cells, draw several paths per cell in one call, because the overhead of the call outweighs the draws.
+# If there are few cells, draw several paths per cell in one call, because a call takes longer than its draws.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 # A batch of cells: their noise paths, their groups, and whether each noisy count exceeds the new threshold.
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]
-# One try per cell: whether the cell is decided (accepted or rejected), whether it is accepted, and its noise path.
+# One try per cell: whether the cell needs no further try, whether the cell is accepted, and its noise path.
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]
 # A function of plain noise, upper noise and candidates' indices. It extends the noise to past levels, and returns
 # which of the paths fit the history, shape (2, candidates), and the upper paths.
@@ -64,8 +64,7 @@ class NewlyTracked(NamedTuple):
         values: Noise at the new level, in counts; shape (q,).
         paths: Noise at the level of every past release, in the order of the releases; shape (q, releases).
         group: Group index of each cell, ascending; shape (q,), int64.
-        exceeds: Whether noise exceeds threshold - count; shape (q,), bool. The other cells were drawn explicitly and
-            must not be published.
+        exceeds: Whether noise exceeds threshold - count; shape (q,), bool. The other cells must not be published.
     """
 
     values: NoiseArray
@@ -124,7 +123,7 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # The last round drew all cells with rarity above RAREST. Machines may round rarity differently: allow 1e-9 more.
+    # The last round drew all cells with rarity above RAREST. Rounding differs between machines: allow 1e-9 more.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
             "the history of a group of untracked cells is too improbable: an earlier round should have drawn all "
@@ -150,7 +149,7 @@ def draw_exceeding(
 def _groups(
     n_untracked: int | Sequence[int] | IntArray, count: ArrayLike
 ) -> tuple[Sequence[int] | IntArray, FloatArray, FloatArray]:
-    """Return for each group the number of cells, as an integer and as a double, and the true count."""
+    """Return the number of cells of each group, as integers and as doubles, and the true count of each group."""
     counts = np.atleast_1d(float_array("count", count))
     numbers = [int(n_untracked)] * counts.size if isinstance(n_untracked, int | np.integer) else n_untracked
     sizes = as_sizes(numbers)
@@ -277,7 +276,7 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
 
 
 def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
-    """Repeat tries until each cell is accepted or rejected. Write noise to `paths`, and return which are accepted."""
+    """Try until each cell is accepted or rejected. Write noise to `paths`. Return which cells are accepted."""
     won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
     tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
     while pending.size:

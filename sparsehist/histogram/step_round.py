@@ -1,8 +1,9 @@
 """For running counts, draw the cells that become tracked at a release point (step and level), and their noise.
 
-Cells are drawn lazily or explicitly, as in `sparsehist.histogram.round`. Noise at a past point is a multiple of
-the noise at the new point, plus an independent residual, which both coupled paths share. A key that is still empty
-can be a false key even if units touch it later; otherwise, each false key would reveal that no unit ever touches it.
+Cells are drawn lazily or explicitly, as in `sparsehist.histogram.round`. Noise at a past point is a multiple of the
+noise at the new point, plus an independent residual. The plain and the upper path of a candidate use the same
+residual. A key that is empty at a step can be a false key there, even if units touch it later. If only keys that stay
+empty could be false keys, each false key would reveal that no unit ever touches it.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -89,7 +90,7 @@ class PointHistory:
 class StepRound(NamedTuple):
     """The secret noise of previously tracked cells at the new release point, and the newly tracked cells.
 
-    In `cells`, -1 stands for a cell that is empty at all steps. The caller chooses uniformly which empty cell it is.
+    In `cells`, -1 stands for an untracked cell that is empty at all steps; the caller draws it uniformly from these.
     """
 
     tracked: FloatArray  # shape (t,)
@@ -113,9 +114,9 @@ def draw_step_round(
 ) -> StepRound:
     """Draw the noise of tracked cells at a new release point, and the whole noise paths of cells that become tracked.
 
-    `tracked`, shape (m, t), is the noise of tracked cells at the m points of `past`. Three arguments describe the n
-    untracked keys with a unit: `counts`, shape (n,), has their counts at the step of `point`; `largest`, shape (n,),
-    at the last step; `counts_at` at any released step. `n_empty` other keys are always empty.
+    `tracked`, shape (m, t), is the noise of tracked cells at the m points of `past`. For the n untracked keys that
+    some unit touches, `counts` and `largest`, of shape (n,), are the counts at the step of `point` and at the last
+    step; `counts_at` returns the counts at all released steps. `n_empty` more keys are always empty.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)
@@ -146,7 +147,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Return the indices of keys whose history would be too improbable if they always had their largest count."""
+    """Return the indices of keys that would be drawn explicitly if they had the count `largest` at all steps."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -158,7 +159,7 @@ def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -
 def _candidates(
     family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Draw for each count whether count + noise exceeds the threshold. Return the indices of those above it."""
+    """Draw for each key whether count + noise exceeds the threshold. Return the indices of keys that exceed it."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:

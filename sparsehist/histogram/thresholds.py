@@ -1,7 +1,7 @@
 """Compute thresholds, expected numbers of false keys, and the probability that a key with a given count is published.
 
 All functions use public parameters only. The distribution of a release does not depend on earlier releases, so the
-results hold for every release of a series at a level and a threshold.
+results hold for every release of a series with the given level and threshold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
 from sparsehist.typing import ArrayLike, FloatArray, float_entries
 
-# Number of quantiles of the noise over which `mean_error` averages. The relative error of the mean is about 1e-4.
+# `mean_error` averages over this many quantiles of the noise. The relative error of its result is about 1e-4.
 _NODES = 1 << 14
 _MOST_COUNT = 1 << 60
 

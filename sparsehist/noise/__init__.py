@@ -37,7 +37,7 @@ _NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]
 
 
 def family_named(name: str, max_keys: int) -> Family:
-    """Return the noise family `name`, for units that change at most `max_keys` cells, each of them by at most 1.
+    """Return the noise family `name`, for units that change up to `max_keys` cells by at most 1 each.
 
     Example:
         >>> family_named("gaussian", 16).std(2)
@@ -58,5 +58,5 @@ def name_of(family: Family) -> str | None:
 
 
 def currency_of(name: str) -> str:
-    """Return the currency in which levels of the family `name` are composed: "rho", "epsilon" or "none"."""
+    """Return the currency in which costs of the family `name` add up: "rho", "epsilon" or "none"."""
     return _NAMED[name].currency if name in _NAMED else "none"

@@ -31,13 +31,12 @@ _SLOWEST = Fraction(1, 2**40)  # the smallest allowed rate; at this rate, P[nois
 class DiscreteLaplace(Family):
     """Discrete Laplace noise for integer vectors: a release at level epsilon satisfies epsilon-DP.
 
-    Draws are exact at every rational level, because no probability is rounded. The only exception is noise of
-    more than 2**62, which is cut off there; its probability is below e^-4,000,000. Tail probabilities are doubles, so
-    releases of sparse histograms, which use them, state the resulting slack.
+    Draws are exact at every rational level, because no probability is rounded. The only exception is noise above
+    2**62 in absolute value, which is cut off there; its probability is below e^-4,000,000. Releases of sparse
+    histograms also use tail probabilities, which are doubles. Therefore these releases state a slack.
 
     Args:
-        sensitivity: L1 sensitivity of the vector of counts. An integer or fraction; a float is read as its shortest
-            decimal.
+        sensitivity: L1 sensitivity of the counts: an integer, a fraction, or a float (read as its shortest decimal).
 
     Raises:
         DeclarationError: If the sensitivity is not positive and finite.
@@ -126,7 +125,8 @@ class DiscreteLaplace(Family):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
         size = whole_number("size", size)
         least = _clipped(np.floor(float_entries("threshold", threshold, size))) + 1
-        # Above 0, noise is memoryless. For thresholds below 0, rejection sampling accepts at least half of the draws.
+        # Noise above a threshold >= 0 is the next integer plus a geometric number. For thresholds below 0, use
+        # rejection sampling, which accepts at least half of the draws.
         noise = np.maximum(least, 0) + draw(_geometric(self.rate(level)), size, rng=rng)
         pending = np.flatnonzero(least < 0)
         while pending.size:
@@ -160,7 +160,7 @@ def _stay(fine: Fraction, coarse: Fraction) -> Interval:
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the distribution of fine noise y given coarse noise x >= 0, in two parts: 0 <= y <= x, and all other y.
+    """Return two distributions, given coarse noise x >= 0: of fine noise y limited to [0, x], and of the excess of y.
 
     Let r = a_fine / a_coarse and q = P[y < 0]. Then P[y > k] = (1 - q) r^(k+1) for 0 <= k < x. For all k >= 0,
     P[y > x + k] = q * r^x * (a_fine a_coarse)^k and P[y < -k] = q * (a_fine a_coarse)^k.
@@ -189,7 +189,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return P[middle noise differs from fine noise] for two cases: coarse and fine noise differ, or are equal."""
+    """Return P[middle noise != fine noise], first if coarse and fine noise differ, then if they are equal."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))

@@ -2,7 +2,7 @@
 
 A draw is the number N of integers k >= 0 with U < weight * e**(-rate * k), where U is uniform on (0, 1). So P[N > k]
 = weight * e**(-rate * k). Usually N can be computed in doubles from 64 bits of U. If rounding errors or further bits
-of U could change N, interval arithmetic decides, with as many further bits as necessary.
+of U could change N, it is computed again in interval arithmetic, with as many further bits of U as necessary.
 
 Source: our own derivation (docs/mathematics.md, "Laplace, discrete Laplace, exponential").
 """
@@ -30,7 +30,7 @@ _MOST_BITS = 1 << 14
 _FEWEST = np.uint64(1 << 45)
 # Error bound for `exponent` in `Uniforms.count`: 2**-45 from the unknown bits of U, plus rounding errors.
 _ROOM = 2.0**-43
-# Computations in doubles use at least this rate, to avoid division by 0. Interval arithmetic uses the exact rate.
+# In doubles, smaller rates are replaced by this rate, to avoid division by 0. Interval arithmetic uses exact rates.
 _SLOWEST = 1e-290
 
 
@@ -41,7 +41,7 @@ def chunks(size: int) -> Iterator[slice]:
 
 @cache
 def _intervals() -> Any:
-    """Return an mpmath context for interval arithmetic. Only this module uses it, so it may change its precision."""
+    """Return an mpmath interval context for this module only, so changing the precision affects no other code."""
     from mpmath.ctx_iv import MPIntervalContext  # imported here because it is slow to import and rarely needed
 
     return MPIntervalContext()
@@ -64,7 +64,7 @@ def _exact(number: Fraction) -> Interval:
 
 @dataclass(frozen=True)
 class Tail:
-    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k) for k >= 0. `power` is set for each draw.
+    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k), k >= 0. Each draw has its own `power`.
 
     `weight()` returns an interval that contains the weight, which is in (0, 1]; rate > 0 and shrink >= 0.
     """
@@ -107,7 +107,7 @@ class Uniforms:
     ) -> IntArray:
         """For each U at positions `at`, count the integers k >= 0 with U < weight * e**(-shrink * power - rate * k).
 
-        Use 1 - U instead of U where `flipped`. Limit counts to `most`. Arrays have one entry per position.
+        Where `flipped` is true, use 1 - U. Replace counts above `most` by `most`. Arrays have one entry per position.
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words

@@ -24,8 +24,8 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, flo
 class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
-    Noise is never negative, so an output proves that the true count is at most the output. Therefore `statement`
-    always raises an error. Draws are numpy's exponential variates. Noise can be exactly equal at two levels.
+    Noise is never negative, so a published value proves that the true count is not larger. Therefore `statement`
+    always raises an error. Draws are numpy's exponential variates. The noise at two levels can be exactly equal.
 
     Example:
         >>> Exponential().std(4)

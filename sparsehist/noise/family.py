@@ -20,7 +20,7 @@ from sparsehist.errors import DeclarationError, LevelError, LevelOrderError, sho
 from sparsehist.privacy.levels import Level, as_level, compared, quotient
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator, float_entries, noise_array, whole_number
 
-NoiseArray = AnyArray  # float64 for real families, int64 for integer families
+NoiseArray = AnyArray  # an array of noise: float64 for real-valued families, int64 for integer families
 Norm = Literal["l1", "l2"]  # the norm that measures how much one unit can change a vector
 Three: TypeAlias = tuple[Fraction, Fraction, Fraction]  # three levels, from coarse to fine
 
@@ -124,7 +124,7 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw finer noise. For a `Family`, `coarse` may have shape (rows, n); rows share their random numbers."""
+        """Draw finer noise. For a `Family`, `coarse` may have shape (rows, n); all rows use the same draws."""
 
     @abstractmethod
     def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray: ...
@@ -183,7 +183,7 @@ class Family(DenseFamily):
 
 
 class JumpFamily(Family):
-    """Base class of real noise whose increments are sometimes 0, and otherwise distributed as coarse noise."""
+    """Base class of real-valued noise whose increments are sometimes 0, and otherwise distributed as coarse noise."""
 
     power: ClassVar[int]  # an increment is 0 with probability (coarse level / fine level)**power
 
@@ -195,7 +195,7 @@ class JumpFamily(Family):
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
         """Draw noise at the middle level. With probability `stays`, or if coarse == fine, it equals the fine noise.
 
-        Otherwise, it is the fine noise plus the difference coarse - fine, refined to the middle level.
+        If middle noise differs from fine noise, their difference is coarse - fine, refined to the middle level.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)
@@ -203,13 +203,13 @@ class JumpFamily(Family):
         moving = np.flatnonzero((rng.random(result.size) >= stays) & (coarse != fine))
         gap = coarse[moving] - result[moving]
         step = self._refined(gap, levels[0], levels[1], rng=rng)
-        # If middle and coarse noise are equal, use the same double, because fine + (coarse - fine) may be rounded.
+        # Where middle noise equals coarse noise, copy that double: fine + (coarse - fine) may differ by rounding.
         result[moving] = np.where(step == gap, coarse[moving], result[moving] + step)
         return result
 
 
 def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
-    """Return the smallest noise above each number: the next integer, or the next double for real noise."""
+    """Return the least noise above each number: the next integer for integer noise, otherwise the next double."""
     return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
 
 

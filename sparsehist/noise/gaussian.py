@@ -1,7 +1,7 @@
 """Gaussian noise, which gives zero-concentrated differential privacy (zCDP).
 
 Noise at level rho is Z(rho), with the distribution N(0, sensitivity**2 / (2 rho)). Because rho * Z(rho) is a Brownian
-motion in rho, a new level needs only a Brownian increment or bridge.
+motion in rho, noise at a new level is drawn as a Brownian increment or, between two levels, as a Brownian bridge.
 
 Papers: [ARNP Lemma 3.1, Lemma 3.2, Lemma 3.3, Alg. 1, Cor. 3.5, Lemma D.4]; [KHP Thm 14].
 """
@@ -68,7 +68,7 @@ class Gaussian(Family):
         return _scaled_normals(size, self.sensitivity * deviation, rng=rng)
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """Add an increment to the Brownian motion rho * Z(rho), and divide by the finer rho."""
+        """Draw finer noise: add an increment to the Brownian motion rho * Z(rho), then divide by the finer rho."""
         change = compared(target, known) * target.denominator
         deviation = math.sqrt(change / (2 * target.numerator**2 * known.denominator))
         noise: FloatArray = quotient(known, target) * coarse
@@ -123,7 +123,7 @@ class Gaussian(Family):
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Return v, w, s. Middle noise given coarse and fine noise is N(v * coarse + w * fine, s**2) at sensitivity 1."""
+    """Return v, w and s of N(v * coarse + w * fine, s**2), the distribution of middle noise at sensitivity 1."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

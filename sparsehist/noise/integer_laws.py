@@ -1,8 +1,8 @@
 """Tables of integer distributions: Poisson, Skellam, binomial, and the distribution of a summand given the sum.
 
 A table is computed from the ratios of neighbouring probabilities, whose logarithms are added up outwards from the
-mode. Each tail is added up from its far end, so that its relative error is small. A draw looks up a uniform
-number in the lower tail or, if it is above 1/2, in the upper tail. All distributions are log-concave.
+mode. Each tail is added up from its far end, so that its relative error is small. To draw, a uniform number is looked
+up: in the lower tail if the number is at most 1/2, otherwise in the upper tail. All distributions are log-concave.
 
 Source: our own derivation (docs/mathematics.md, Poisson and Skellam).
 """
@@ -31,10 +31,10 @@ _UNDERFLOW = 600.0
 
 @secret
 class Uniforms(NamedTuple):
-    """Uniform numbers u. `distance` is 1 - u if `upper`, else u, so that both tails are accurate; shape (n,)."""
+    """Uniform numbers, stored as distance from 1 where `upper` is true, otherwise from 0, for accurate tails."""
 
-    upper: BoolArray
-    distance: FloatArray
+    upper: BoolArray  # shape (n,)
+    distance: FloatArray  # shape (n,)
 
 
 def draw_uniforms(size: int, *, rng: Generator) -> Uniforms:
@@ -100,7 +100,7 @@ class IntegerLaw:
 
 
 def _reach(variance: float, exponent: float) -> int:
-    """Return a distance from the mean that is exceeded with probability below 2 e**-exponent (Bernstein bound)."""
+    """Return a distance from the mean that a draw exceeds with probability below 2 e**-exponent (Bernstein bound)."""
     return math.ceil(exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance))
 
 
@@ -158,9 +158,10 @@ def part_quantile(
 ) -> IntArray:
     """Return quantiles of X given each sum X + Y, for independent X and Y with the distributions `part` and `rest`.
 
-    If X and Y are Poisson, `means` holds their means. If they are Skellam, X is a difference of Poisson numbers with
-    mean means[0], and Y of mean means[1]. `sums` has shape (n,) or (rows, n); all rows use the same uniform numbers.
-    Quantiles are nondecreasing in the sum (Efron 1965), despite rounding. Raise DataError if a sum is too improbable.
+    If X and Y are Poisson, `means` contains their means. If they are Skellam, X is the difference of two Poisson
+    numbers with mean means[0], and Y of two Poisson numbers with mean means[1]. `sums` has shape (n,) or (rows, n);
+    all rows use the same uniform numbers. Quantiles are nondecreasing in the sum (Efron 1965), despite rounding.
+    Raise DataError if a sum is so improbable that the tables of X and Y leave it out.
     """
     flat = np.asarray(sums, np.int64).reshape(-1)
     result = np.empty_like(flat)
@@ -184,13 +185,13 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
     low = max(part.first, total - rest.last, centre - reach)
     high = min(part.last, total - rest.first, centre + reach)
     if low > high:
-        raise DataError("this noise is too far from its mean to have been drawn at its level; check both")
+        raise DataError("noise is too far from its mean to have been drawn at its level; check noise and level")
     of_rest = rest.logs[total - high - rest.first : total - low - rest.first + 1]
     return IntegerLaw(low, part.logs[low - part.first : high - part.first + 1] + of_rest[::-1])
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Increase entries of `carried`, shape (rows, n), until the order within each column is that of `values`."""
+    """Increase entries of `carried`, shape (rows, n), where rounding broke the order of `values` within a column."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

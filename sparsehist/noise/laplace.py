@@ -29,8 +29,8 @@ class Laplace(JumpFamily):
     """Laplace noise: a release of a vector at level epsilon satisfies epsilon-DP.
 
     Noise is drawn as doubles, so epsilon-DP holds up to rounding errors; discrete Laplace noise gives exact DP.
-    Published values are rounded to a grid that does not depend on the data. With positive probability, noise is equal
-    at two levels; then it is the same double at both.
+    Published values are rounded to a grid that does not depend on the data. The noise at two levels can be equal, and
+    is then exactly the same double.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts, in counts.
@@ -123,12 +123,12 @@ class _Kernel(NamedTuple):
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
     """Return quantiles of finer noise given the coarse noise `values`; `kernel` is the conditional distribution.
 
-    The quantiles are at probability 1 - e**-E / 2 where `upper` is true, otherwise e**-E / 2; `exponential` holds
-    standard exponential variates E. For coarse noise x < 0, use the reflected distribution for -x. Despite rounding,
-    results are exactly monotone in x, because every rounded operation on |x| is monotone.
+    Let E be the standard exponential variates `exponential`. Return the quantile at probability 1 - e**-E / 2 where
+    `upper` is true, otherwise at e**-E / 2. For coarse noise x < 0, use the reflected distribution for -x. Results
+    are exactly monotone in x, because every operation on |x| is monotone even with rounding.
     """
     small = exponential + _LN2
-    # Rounding errors could raise `large` above ln 2. Limit it, as it must stay below `kernel.far`, ln(2b/(b - a)).
+    # Limit `large` to ln 2, which rounding errors could exceed: `large` must stay below `kernel.far`, ln(2b/(b - a)).
     large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)
     positive = values >= 0
     away = positive == upper

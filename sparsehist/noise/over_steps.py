@@ -103,15 +103,15 @@ class Factor(NamedTuple):
         return noise
 
     def given(self, point: int, known: FloatArray, *, rng: Generator) -> FloatArray:
-        """Draw the noise at one point, shape (size,), given the noise `known` at all others, shape (m - 1, size)."""
+        """Draw noise at `point`, shape (size,), given the noise `known` at all other points, shape (m - 1, size)."""
         weights, std = self.weights(point)
         return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
 
     def weights(self, point: int) -> tuple[FloatArray, float]:
-        """Return the distribution of the noise at `point`, given the noise at all other points.
+        """Return the normal distribution of the noise at `point`, given the noise at all other points.
 
-        It is normal. Its mean is a weighted sum of the noise at the other points. Return the weights, shape (m - 1,),
-        and the standard deviation. Both come from a column of the precision matrix, by two triangular solves.
+        The conditional mean is a weighted sum of the noise at the other points. Return the weights, shape (m - 1,),
+        and the standard deviation. Both are computed from a column of the precision matrix.
         """
         from scipy.linalg import solve_triangular  # imported here because it is slow to import and rarely needed
 

@@ -47,7 +47,7 @@ class ProcessNoise(Family):
             raise DeclarationError(f"sensitivity must be a whole number of at least 1, got {shown(self.sensitivity)}")
 
     def _law(self, mean: float) -> IntegerLaw:
-        """Return the distribution of the noise or of an increment, given the mean of the Poisson process."""
+        """Return the distribution of noise at level 1 / mean, or of any increment over a time of `mean`."""
         raise NotImplementedError
 
     def _at(self, level: Level) -> IntegerLaw:
@@ -116,8 +116,8 @@ class Poisson(ProcessNoise):
         super().__post_init__()
         if self.sensitivity != 1:
             raise DeclarationError(
-                "Poisson noise needs max_keys=1, because its delta for units of several keys has no simple formula; "
-                f"use noise='skellam' (integer noise too) or noise='gaussian'; got {self.sensitivity} keys"
+                "Poisson noise needs max_keys=1: for units with several keys, its delta has no simple formula; "
+                f"use noise='skellam', which is also integer noise, or noise='gaussian'; got {self.sensitivity} keys"
             )
 
     def mean(self, level: Level) -> float:

@@ -109,7 +109,7 @@ class RandomisedResponse(DenseFamily):
     def _ends(
         self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, ...]], *, rng: Generator
     ) -> IntArray:
-        """For each entry, draw one of two given values with the probabilities `chances`, or any other category.
+        """Draw for each entry the value in `first`, the value in `second`, or any other category.
 
         `chances` returns three probabilities. If both values are equal, noise has this value with the first
         probability. If they differ, it has the first value with the second probability, and the second value with the
@@ -172,7 +172,7 @@ class RandomisedResponse(DenseFamily):
         return share * same, share * other / decay(coarse), share * decay(fine - coarse) * same
 
     def _middle(self, coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
-        """Return P[middle = fine | fine = coarse] and, if they differ, P[middle = fine] and P[middle = coarse]."""
+        """Return P[m = f | c = f], P[m = f | c != f], P[m = c | c != f] for coarse, middle and fine noise c, m, f."""
         same_above, other_above = self._step(fine, middle)
         same_below, other_below = self._step(middle, coarse)
         agree = same_above * same_below

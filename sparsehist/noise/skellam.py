@@ -19,12 +19,11 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 class Skellam(ProcessNoise):
     """Skellam noise, the difference of two independent Poisson(1/level) numbers: it gives Rényi-DP.
 
-    The noise is symmetric, with variance 2/level. It gives no zCDP: the bound for Gaussian noise of the same variance
-    is false for Skellam noise at orders near 1.
+    The noise is symmetric, with variance 2/level. No zCDP is claimed, because the rho of Gaussian noise with the same
+    variance is too small for Skellam noise: it does not bound Rényi divergences of orders near 1.
 
     Args:
-        sensitivity: Number of keys that a unit may touch, each by at most 1 count; a positive integer. It affects
-            the guarantee, not the noise.
+        sensitivity: The most keys that a unit counts towards; a positive integer. It affects only the guarantee.
 
     Example:
         >>> Skellam().std("0.02")

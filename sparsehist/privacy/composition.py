@@ -1,8 +1,8 @@
 """Compute the joint cost of several releases.
 
-All releases on a noise path could be drawn from the finest one, so the path costs as much as that release. Paths
-have independent noise, so their costs add up, also for different series over the same people. Costs in one
-currency are added exactly. Costs in different currencies are converted to rho where possible.
+All releases on a noise path could be generated from the finest one, so the path costs as much as that release. The
+noise of different paths is independent, so their costs add up. This includes paths of different series over the same
+people. Costs in one currency are added exactly. Costs in different currencies are converted to rho where possible.
 
 Source: Bun and Steinke 2016, Lemma 1.7 and Proposition 1.4; epsilon-DP implies epsilon * tanh(epsilon / 2)-zCDP (our
 own derivation); [ARNP Def. 3.4], [ARNP Cor. 4.6]. Papers: [ARNP Lemma D.3]; [KHP Prop. 4].
@@ -67,7 +67,7 @@ def path_cost(
     """Return the cost of a noise path. `finest` is its finest level, or None if nothing was released.
 
     `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for these noise families,
-    otherwise None. A unit has at most `keys` keys. `delta_infinity` covers all releases on the path together.
+    otherwise None. A unit counts towards at most `keys` keys. `delta_infinity` is the total for all releases.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)
@@ -113,7 +113,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return the maximal sets of populations that one person may belong to: no two in a set are declared disjoint."""
+    """Return the maximal sets without disjoint populations. One person may belong to all populations of a set."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

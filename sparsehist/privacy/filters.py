@@ -26,7 +26,7 @@ from sparsehist.privacy.levels import rounded_down
 RHO_ROUTE, GAUSSIAN_ROUTE, PURE_ROUTE, RENYI_ROUTE, POISSON_ROUTE = "rho", "gaussian", "pure", "renyi", "poisson"
 _CHARGES = {
     RHO_ROUTE: (GAUSSIAN, ZCDP, PURE),  # charges are rho; noise with pure DP is charged epsilon * tanh(epsilon / 2)
-    GAUSSIAN_ROUTE: (GAUSSIAN,),  # charges are rho; the limit is the largest rho whose exact delta fits the budget
+    GAUSSIAN_ROUTE: (GAUSSIAN,),  # charges are rho; the limit is the largest rho of Gaussian noise within the budget
     PURE_ROUTE: (PURE,),  # charges are epsilon
     RENYI_ROUTE: (GAUSSIAN, ZCDP, PURE, SKELLAM),  # charges are Rényi divergences at one order
     POISSON_ROUTE: (POISSON,),  # charges are epsilon; each series takes half of the delta that is left
@@ -62,13 +62,13 @@ class Filter:
     delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
-        """Return whether this route can charge for noise of the kind `law` (see `charge`)."""
+        """Return whether this route can charge for noise with the distribution or currency `law` (see `charge`)."""
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
         """Return whether noise of this kind is charged once per noise path, at the finest level of the path so far.
 
-        Otherwise a series is charged once, at its cap, because its releases are not independent mechanisms.
+        Series with other noise are charged once, at their cap, because their releases are not independent mechanisms.
         """
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
@@ -76,8 +76,8 @@ class Filter:
         """Return the charge of a noise path with this finest level, or of a series with this cap (see `by_path`).
 
         `law` is "gaussian", "skellam" or "poisson" for noise of these families. For other noise, it is the currency
-        of the level: "rho" or "epsilon". `keys` matters for Skellam noise: the most keys that a unit counts towards.
-        `earlier` is the number of Poisson series that were charged so far.
+        of the level: "rho" or "epsilon". `keys` is the most keys that a unit counts towards; only Skellam noise needs
+        it. `earlier` is the number of Poisson series that have been charged so far.
         """
         if not self.takes(law):
             could = ", ".join(f"route={route!r}" for route in routes_for(law)) or "no route"
@@ -94,13 +94,13 @@ class Filter:
     def fits(
         self, room: Fraction, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0, times: int = 1
     ) -> bool:
-        """Return whether charging this level `times` times, once per path or series, costs at most `room`."""
+        """Return whether `times` paths or series, each charged at this level, together cost at most `room`."""
         if room <= 0 or not self.takes(law):
             return False
         if law != POISSON:
             return times * self.charge(law, level, keys) <= room
         try:
-            # Begin with the last series: it has the smallest part of delta, so it fails if any series fails.
+            # Charge the last series first: its part of delta is the smallest, so if any charge fails, this one does.
             series = reversed(range(earlier, earlier + times))
             return sum((self.charge(law, level, earlier=before) for before in series), _NOTHING) <= room
         except DeclarationError:  # at a small delta, no epsilon suffices for Poisson noise with a small mean

@@ -57,7 +57,7 @@ def epsilon(delta: Level, rho: Level) -> float:
 def largest_rho(epsilon: Level, delta: Level) -> float:
     """Return the largest rho for which Gaussian noise is (epsilon, delta)-DP.
 
-    The smallest standard deviation for this guarantee is then sensitivity / sqrt(2 rho).
+    At this rho, the standard deviation sensitivity / sqrt(2 rho) is the smallest that gives the guarantee.
 
     Example:
         >>> largest_rho(1.0, 1e-6)

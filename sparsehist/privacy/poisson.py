@@ -41,8 +41,8 @@ def epsilon(delta: Level, level: Level) -> float:
     target, mean = probability(delta), float(1 / as_level(level))
     if _delta(_LARGEST_EPSILON, mean) > target:
         raise DeclarationError(
-            "no epsilon gives this delta: an output that is impossible for a neighbour is more probable than delta; "
-            f"take a larger delta or mean; got delta {delta!r}, mean {mean:g}, probability {math.exp(-mean):.3g}"
+            "no epsilon gives this delta: an output impossible under a neighbour is more probable than delta; "
+            f"raise delta or lower the level; got delta {delta!r}, mean {mean:g}, probability {math.exp(-mean):.3g}"
         )
     if _delta(0.0, mean) <= target:
         return 0.0

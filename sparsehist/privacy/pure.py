@@ -22,14 +22,14 @@ from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy.levels import Level, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
-MOST_RELEASES = 10**5  # for more releases, logarithms of binomial coefficients lose digits
+MOST_RELEASES = 10**5  # largest number of releases; for more, logarithms of binomial coefficients are inaccurate
 _MOST_SUMS, _GRID_STEPS = 1 << 20, 1 << 16
 
 
 def delta(epsilon: Level, each: Level, times: int = 1) -> float:
     """Return the smallest delta for which several pure-DP releases are together (epsilon, delta)-DP.
 
-    Each of the `times` releases is pure DP with epsilon `each`.
+    There are `times` releases, and `each` is the epsilon of every single release.
 
     Example:
         >>> delta(7.5, 0.05, 1000)
@@ -40,7 +40,7 @@ def delta(epsilon: Level, each: Level, times: int = 1) -> float:
 
 
 def epsilon(delta: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest epsilon for which `times` releases that are `each`-DP are together (epsilon, delta)-DP.
+    """Return the smallest epsilon for which several pure-DP releases are together (epsilon, delta)-DP; see `delta`.
 
     Example:
         >>> epsilon(1e-6, 0.05, 1000)

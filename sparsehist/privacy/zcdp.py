@@ -68,7 +68,7 @@ def from_pure(epsilon: Level) -> float:
 
 
 def least_log_delta(epsilon: float, rho: float, to_try: Callable[[float], list[float]] = lambda t: [t]) -> float:
-    """Return the smallest ln delta that rho-zCDP proves at this epsilon, or 0 if it proves no delta below 1.
+    """Return ln of the smallest delta below 1 that follows from rho-zCDP at this epsilon, or 0 if none does.
 
     `to_try` maps the best real t (the Rényi order minus 1) to a list of t to try, such as the integers next to it.
     """

@@ -1,1 +1,1 @@
-"""Check that every output row of a query depends on one privacy unit, and run the query on its named sources only."""
+"""Check that each output row of a query depends on only one unit. Run the query with access to its sources only."""

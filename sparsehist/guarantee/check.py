@@ -1,8 +1,8 @@
 """Check the plan of a query: the output rows of a unit must depend only on rows of this unit and on public tables.
 
-DuckDB plans the query over empty tables; its filter pushdown turns IN into a semi join. For each operator, `Check`
-finds the columns that identify the unit. It refuses operators that depend on rows of several units or on the order of
-rows. It also refuses all operators and functions that are not in its lists, made for the tested versions of DuckDB.
+DuckDB plans the query over empty tables. For each operator of the plan, `Check` finds the columns that identify the
+unit. It refuses operators that depend on rows of several units or on the order of rows. It also refuses all operators
+and functions that are not in the lists of allowed ones, which were made for the tested versions of DuckDB.
 
 Two things are not checked: whether the unit column of a private source really contains the unit, and whether an error
 of DuckDB, such as a failed cast, reveals that some row caused it.
@@ -48,15 +48,15 @@ _UNFIT = "in which a unit may have several values; store text or whole numbers (
 
 @dataclass(frozen=True)
 class Relation:
-    """The columns of a relation. Rows of a private relation belong to one unit each, public rows to no unit."""
+    """Columns of a relation. Each row belongs to one unit in a private relation, and to no unit in a public one."""
 
-    units: tuple[int | None, ...]  # for each column, the index of the unit column that it equals, or None
+    units: tuple[int | None, ...]  # for each column, the index of the unit column whose values it contains, or None
     private: bool = False
     unique: frozenset[int] | None = None  # columns that together distinguish all rows; None if unknown
 
 
 class Check:
-    """A check of one query. The columns `units` of its result together name a privacy unit."""
+    """A check of one query. The columns `units` of the query's result together identify a privacy unit."""
 
     def __init__(self, query: Rewriting, units: tuple[str, ...]) -> None:
         self._query, self._units = query, units
@@ -93,7 +93,7 @@ class Check:
         require(complete or not relation.private, f"{refusal} {', '.join(self._units)}")
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
-        """Return whether a joined row has at most one unit. `equal` has the unit columns that the join equates."""
+        """Return whether a joined row belongs to at most one unit, given pairs of columns that the join equates."""
         same = {one for one, other in equal if one is not None and one == other}
         return not (left.private and right.private) or len(same) == len(self._units)
 
@@ -101,7 +101,7 @@ class Check:
         return Relation(tuple(self._unit(below, one) for one in node["expressions"]), below.private)
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
-        """Return the index of the unit column that an expression equals, apart from injective casts, or None."""
+        """Return the index of the unit column that an expression names or casts injectively; None for any other."""
         if expression["_column"] is not None:
             return below.units[expression["_column"]]
         if expression["_function"] != "__cast" or (expression.get("function_data") or {}).get("try_cast"):
@@ -119,7 +119,7 @@ class Check:
         source = self._query.sources.get(table) if schema == ["memory", "main"] else None
         names, types = list(map(folded, node["names"])), node["returned_types"]
         if source is None or function != "seq_scan" or not set(read) <= set(range(len(names))):
-            raise GuaranteeError(f"{function}(…) is not a source for a series' query")
+            raise GuaranteeError(f"{function}(…) is not a source that the query of a series may read")
         units = dict.fromkeys(range(len(names)))
         for part, unit in enumerate(() if source.public else self._units):
             called = {folded(unit)} if folded(unit) in names else self._query.renamed(unit)
@@ -204,7 +204,7 @@ class Check:
     def _distinguished(orders: list[Node]) -> set[int]:
         """Return the columns whose values an ORDER BY distinguishes; ordering by a struct is ordering by its columns.
 
-        A struct together with its text also distinguishes equal values that look different, such as 0.0 and -0.0.
+        Ordering by a struct and its text also distinguishes equal values that look different, such as 0.0 and -0.0.
         """
         structs = [one for one in orders if one["_function"] == "struct_pack"]
         casts = [one for one in orders if one["_function"] == "__cast" and one["_type"]["id"] == "VARCHAR"]
@@ -238,13 +238,13 @@ class Check:
 
 
 def _planned(query: Rewriting) -> tuple[list[str], Node]:
-    """Return the columns of a query and its plan over empty tables. Refuse parts of the plan that are not listed."""
+    """Return the columns of a query and its plan over empty tables. Refuse plans with parts that are not allowed."""
     try:
         columns = query.parser.sql(query.text).columns
         ((text,),) = query.parser.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
         (plan,) = json.loads(text, object_hook=_node)["plans"]
     except duckdb.Error as problem:
-        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # shows no data, because the tables are empty
+        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # DuckDB shows no data: the tables are empty
         message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
         raise_alone(StatementError(f"DuckDB cannot plan the query: {message}"))
     except (KeyError, ValueError):  # DuckDB writes NAN, which is not JSON
@@ -256,7 +256,7 @@ def _planned(query: Rewriting) -> tuple[list[str], Node]:
 
 
 def _node(node: Node) -> Node:
-    """Add kind, function, type and column. Drop alias and position, so that copies of an expression compare equal."""
+    """Add kind, function, type and column to a node. Drop alias and position, so that equal expressions match."""
     kept = {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
     kind = str(node.get("expression_class", node.get("type"))).removeprefix("LOGICAL_")
     type_ = node["value"]["type"] if kind == "BOUND_CONSTANT" else node.get("return_type", {})
@@ -264,7 +264,7 @@ def _node(node: Node) -> Node:
         "_kind": kind,
         "_function": str((node.get("qname") or {}).get("path", [""])[-1]).lower(),
         "_type": {"id": "BOOLEAN"} if kind == "BOUND_CONJUNCTION" else type_,
-        "_column": int(node.get("index", 0)) if kind == "BOUND_REF" else None,  # if it is only a column
+        "_column": int(node.get("index", 0)) if kind == "BOUND_REF" else None,
     }
 
 

@@ -1,7 +1,8 @@
 """Check and run a query on new DuckDB connections that contain only the sources which the query names.
 
-Both use the same rewritten text, files and column types. The connection for the check contains empty tables, and the
-connection for the run contains views of files, frames and relations. Then external access is switched off.
+The check and the run use the same rewritten text, files and column types. The connection for the check has empty
+tables; the connection for the run has views of files, frames and relations. Before the query is planned on either of
+them, external access is switched off.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _FLOATS = re.compile("FLOAT|DOUBLE")
 
 @dataclass(frozen=True, repr=False)
 class Closed:
-    """A query over views of its sources, with the columns and types of each view; `verified` if it was checked."""
+    """A query over views of its sources, with the columns and types of each view."""
 
     text: str
     sources: Mapping[str, Source]
     columns: Mapping[str, dict[str, str]]
-    verified: bool
+    verified: bool  # whether the query was checked
 
     def relation(self) -> duckdb.DuckDBPyRelation:
         """Return the result of the query as a relation. DuckDB computes the rows when they are read."""
@@ -55,7 +56,7 @@ class Closed:
         return relation
 
     def _put(self, connection: duckdb.DuckDBPyConnection, view: str) -> None:
-        """Make the view of a source. The rows of a relation are stored first, unless the query reads them once."""
+        """Make the view of a source. The rows of a relation are stored first if the query may read them twice."""
         source, columns, listed = self.sources[view], self.columns[view], []
         for name, kind in columns.items():
             cast = f"cast({quoted(name)} as {kind})"
@@ -68,7 +69,8 @@ class Closed:
             table = source.opens()
             is_relation = isinstance(table, duckdb.DuckDBPyRelation)
             connection.register(reader, table.to_arrow_reader() if is_relation else table)
-            # A stream can be read only once, and a connection has one at a time. But DuckDB may compute a CTE twice.
+            # A connection can read only one stream, and only once. If the query reads several tables, or has a CTE,
+            # which DuckDB may compute twice, the rows of a relation must be stored.
             once = "WITH " not in self.text.upper() and self.text.count("memory.main.source_") == 1
             if is_relation and not once:
                 connection.execute(f"create table stored_{view} as from {reader}")
@@ -78,21 +80,21 @@ class Closed:
 
 
 def connected(spill: ExitStack, **settings: bool | int) -> duckdb.DuckDBPyConnection:
-    """Open a DuckDB that cannot read Python variables as tables. Closing `spill` deletes its temporary files."""
+    """Open a DuckDB connection that does not see Python variables. Closing `spill` deletes the temporary files."""
     alone = {"autoinstall_known_extensions": False, "python_enable_replacements": False}
     connection = duckdb.connect(":memory:", config={**alone, **settings})
     ((progress,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()
-    if progress:  # a notebook without ipywidgets cannot change the setting
+    if progress:  # in a notebook without ipywidgets, the bar is off, and changing this setting fails
         connection.execute("set enable_progress_bar = false")
     connection.execute("set temp_directory = $path", {"path": str(spill.enter_context(spill_directory()))})
     return connection
 
 
 def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str, ...]) -> Closed:
-    """Rewrite a query over views of its sources, and check the query without running it.
+    """Rewrite a query so that it reads views of its sources, and check it without running it.
 
-    The result must have the columns `keys`. The query is not checked if it is unverified or `units` is empty. Raise a
-    GuaranteeError if the query may mix units, and a StatementError if DuckDB cannot plan it.
+    The result must have the columns `keys`. A query is not checked if it was declared unverified or `units` is empty.
+    Raise a GuaranteeError if the query may mix units, and a StatementError if DuckDB cannot plan it.
     """
     with ExitStack() as spill:
         connection = spill.enter_context(connected(spill, autoload_known_extensions=False, threads=1))
@@ -103,13 +105,14 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
             for view, typed in columns.items():
                 fields = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed.items())
                 connection.execute(f"create table {view} ({fields})")
-            others = "select name from duckdb_optimizers() where name <> 'filter_pushdown'"  # makes IN a semi join
+            # Use only the optimizer filter_pushdown: it turns IN into a semi join, which `Check` can verify.
+            others = "select name from duckdb_optimizers() where name <> 'filter_pushdown'"
             unused = ",".join(name for (name,) in connection.execute(others).fetchall())
             connection.execute(f"set disabled_optimizers = '{unused}'")
             connection.execute(statement("guarantee_lock"))
             try:
                 Check(rewritten, units).run(keys)
-            except StatementError:  # ties in an ORDER BY may be the only reason: break them and try again
+            except StatementError:  # perhaps only because rows tie in an ORDER BY: break the ties and check again
                 rewritten.break_ties()
                 Check(rewritten, units).run(keys)
         return Closed(rewritten.text, rewritten.sources, columns, verified)

@@ -1,4 +1,4 @@
-"""The language of a series' query, as data: what is allowed, and what to write instead of what is refused.
+"""Lists of the SQL that the query of a series may use, and of what to write instead of SQL that is refused.
 
 A query keeps units apart if removing the rows of one unit removes the output rows of this unit and changes no others.
 Every listed function depends only on its arguments. The result of an aggregate does not depend on the order of its
@@ -123,7 +123,7 @@ def consists_of(kind: Node, types: frozenset[str]) -> bool:
 
 
 def unit_kind(kind: Node) -> str:
-    """Return the name of a unit's type, which is INTEGER for all integers; empty if a unit cannot have the type."""
+    """Return the name of a unit column's type (INTEGER for every integer type), or "" if no unit can have it."""
     name = "INTEGER" if kind.get("id") in _WHOLE else str(kind.get("id"))
     return name if consists_of(kind, _UNITS) else ""
 
@@ -135,18 +135,16 @@ def is_injective(before: Node, after: Node) -> bool:
 
 
 def require(condition: object, refusal: str) -> None:
-    """Raise a GuaranteeError with the text `refusal` unless the condition holds."""
     if not condition:
         raise GuaranteeError(refusal)
 
 
 def refusal_of(*words: str) -> str:
-    """Return the text in REFUSED for the first entry that has one of the words, or an empty text."""
+    """Return the text of the first entry in REFUSED that contains one of the given words, or an empty text."""
     return next((text for names, text in REFUSED.items() if not set(names.split()).isdisjoint(words)), "")
 
 
 def refused_function(name: str) -> str:
-    """Return the message that refuses a function and says what to write instead."""
     instead = refusal_of(name) or "use the functions listed there, or compute it before the log is stored"
     return f"{name} is not in the language of docs/sql.md; {instead}"
 
@@ -190,5 +188,4 @@ _LACKING = r"required extension|Extension \"[^\n]*\" not found|exists in the \w+
 
 
 def lacks_extension(problem: BaseException) -> bool:
-    """Return whether DuckDB failed because an extension is missing."""
     return type(problem).__module__ in ("duckdb", "_duckdb") and bool(re.search(_LACKING, str(problem)))

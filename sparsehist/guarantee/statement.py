@@ -34,7 +34,7 @@ _ORDER = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
 class Source:
     """A source of a query: files that the DuckDB call `reader` reads, or a frame or relation that `opens` returns."""
 
-    name: str  # as the query names the source
+    name: str  # table name or file paths, as the query writes them
     public: bool = False  # whether the source contains no data of any unit
     reader: str = field(default="", repr=False)
     files: tuple[str, ...] = field(default=(), repr=False)
@@ -64,8 +64,8 @@ def _literal(value: object) -> str:
 class Rewriting:
     """A query that reads numbered views in place of its sources, as `text` and as parse tree `tree`.
 
-    `parser` is a connection without tables, macros or settings of the user. Parts outside the language are refused,
-    unless the query is unverified.
+    `parser` is a connection without tables, macros or settings of the user. SQL that is not in the language of
+    docs/sql.md is refused, unless the query was declared unverified.
     """
 
     parser: duckdb.DuckDBPyConnection
@@ -74,20 +74,20 @@ class Rewriting:
     sources: dict[str, Source] = field(default_factory=dict)  # sources by the names of their views
 
     def __post_init__(self) -> None:
-        """Rewrite the query. Refuse it unless it is one SELECT in the language, over known sources."""
+        """Rewrite the query. Refuse it unless it is a single SELECT with only allowed SQL and known sources."""
         self.tree = self._walk(self._select(self.query.sql), frozenset())
         self.text = self._text_of(self.tree)
 
     def renamed(self, name: str) -> set[str]:
         """Return a name, and the names of all columns that the query renames or casts to it in one or more steps."""
         names = {folded(name)}
-        for node in 9 * list(nodes(self.tree)):  # up to nine steps, in any order
+        for node in 9 * list(nodes(self.tree)):  # follow up to nine renamings, wherever they are in the query
             if "class" in node and folded(str(node.get("alias", ""))) in names:
                 names |= {folded(inner["column_names"][-1]) for inner in nodes(node) if "column_names" in inner}
         return names
 
     def _select(self, text: str, **inserted: Node) -> Node:
-        """Parse a SELECT into a tree without positions. Replace the columns and tables in `inserted` by its nodes."""
+        """Parse a SELECT into a tree without positions. `inserted` maps names in it to nodes that replace them."""
 
         def plain(node: Node) -> Node:
             name = (node.get("column_names") or [node.get("table_name")])[0]
@@ -243,7 +243,7 @@ def _rename_elements(select: Node) -> None:
 
 
 def _check_words(node: Node) -> None:
-    """Refuse a node of the parse tree that is not in the language. Remove an ORDER BY that only sorts the result."""
+    """Refuse a node of the parse tree with SQL that is not allowed. Remove an ORDER BY that only sorts the result."""
     words = [word for word in map(node.get, _KINDS) if isinstance(word, str)] + ["SAMPLE"] * ("sample" in node)
     refusal = language.refusal_of(*words)
     require(not refusal, refusal)

@@ -203,7 +203,7 @@ def open_analyst(
         release = read(file)
         named = {"series": release.metadata.get("series"), "release": release.metadata.get("name")}
         if not all(named.values()):
-            raise InputError(f"{file} does not name its series and release: move this file away to open the others")
+            raise InputError(f"{file} is a release without series or name: move this file away to open the others")
         digest = content_digest(release.frame, release.metadata)
         listed = ledger.filter(store=str(release.metadata.get("store")), **named)["digest"]
         if listed.len() and digest not in listed.to_list():

@@ -1,4 +1,4 @@
-"""Check that a statement is one that readers of releases may run.
+"""Check whether readers of releases may run a statement.
 
 Only listed tables and table functions are allowed. Those that a later version of DuckDB adds are refused until they
 are reviewed and listed. In addition, the connection cannot use files, network or extensions, or change settings.
@@ -66,7 +66,7 @@ def _check_part(part: Node, tables: Container[tuple[str, ...]], ctes: Container[
     if part.get("type") == "TABLE_FUNCTION":
         name = str(part["function"]["function_name"]).casefold()
         if name not in _TABLE_FUNCTIONS:
-            raise NotAllowedError(f"{name} is not open to readers: it could read files, run SQL or change settings")
+            raise NotAllowedError(f"readers may not call {name}: it could read files, run SQL or change settings")
     elif part.get("class") in ("FUNCTION", "WINDOW"):
         name = str(part["function_name"]).casefold()
         if name in _FUNCTIONS:

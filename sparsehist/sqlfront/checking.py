@@ -1,7 +1,7 @@
 """Check a whole script before any statement runs. In a dry run, predict what each statement would spend.
 
 If an earlier statement of the script may create tables that the query of a series reads, only the syntax of the query
-is checked here; the rest is checked when it runs. A dry run predicts the ledger with the same code as real releases.
+is checked here, and the rest when the query runs. A dry run predicts the ledger with the code of real releases.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
 
 
 class LogQuery(NamedTuple):
-    """What a checked statement says about its query of a log: how to count the log, and into which series."""
+    """The settings for counting the log that a statement's query returns, and the series that gets the counts."""
 
     declaration: Declaration  # declaration of the series to which the log belongs
     public_tables: frozenset[str]  # names of tables that are declared public
@@ -109,7 +109,7 @@ class ScriptCheck:
                     self.series[name] = _Series(declared_periods(state, name))
 
     def checked(self, piece: Piece) -> Statement | Outcome:
-        """Return a checked statement. In a dry run, or if the statement is wrong, return its outcome instead."""
+        """Return a checked statement, or an outcome with the error. In a dry run, return the predicted outcome."""
         try:
             statement = read_statement(piece, self.session.parameters)
             if statement.kind:
@@ -262,7 +262,7 @@ class ScriptCheck:
         return self._spending(declaration.population, before)
 
     def _path(self, series: _Series, request: Any) -> tuple[PathName, partial[Any]]:
-        """Return the name of the noise path of a release, and the function that makes the release's metadata."""
+        """Return the noise path that a release would use, and a function that returns the metadata of the release."""
         declaration = series.declaration
         if request.kind != "workload":
             metadata: Any = cell_metadata if declaration.steps is None else running_metadata
@@ -312,7 +312,7 @@ def _discovery(statement: Statement) -> LogQuery:
 
 
 def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:
-    """Parse a statement with DuckDB, and return its kind and parameter names. Refuse a parameter without value."""
+    """Parse a statement with DuckDB, and return its kind and parameter names. Refuse parameters without a value."""
     statement = parsed(piece.text, session)
     names = set(statement.named_parameters)
     if unknown := [name for name in sorted(names) if name.lower() not in session.parameters]:

@@ -179,7 +179,7 @@ class Clause:
 
 
 def _goal(words: Words) -> EpsilonDelta:
-    """Read the rest of AT EPSILON e DELTA d."""
+    """Read the values of AT EPSILON e DELTA d, beginning with the word after EPSILON."""
     start, epsilon = words.peek(), words.value()
     words.expect("DELTA")
     try:

@@ -30,7 +30,7 @@ class Outcome:
     line: int  # line in which the statement begins
     kind: str  # "create series", "append to", "release", "plan", "show ledger", …, "duckdb", "failed" or "not run"
     frame: pl.DataFrame | None = field(default=None, repr=False)  # rows of the result, if there is one
-    more: bool = False  # whether there are more rows than in `frame`
+    more: bool = False  # whether the result has more rows than `frame` contains
     message: str = ""  # a sentence that says what happened
     release: AnyRelease | None = None
     error: SparsehistError | None = None
@@ -63,7 +63,7 @@ class SqlResult:
 
     @property
     def release(self) -> AnyRelease | None:
-        """The release of the last statement, new or repeated; None if it was not RELEASE."""
+        """The release of the last statement, new or repeated; None if this statement was not a RELEASE."""
         return self.outcomes[-1].release if self.outcomes else None
 
 

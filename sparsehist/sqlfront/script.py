@@ -43,7 +43,7 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """One statement of a script: the whole script, the words of the statement, and its number from 1."""
+    """A statement of a script: its words, its number (from 1), and the text of the whole script."""
 
     script: str = field(repr=False)
     words: tuple[Word, ...] = field(repr=False)

@@ -115,7 +115,7 @@ class Session:
     def _executed(self, statement: Statement) -> Outcome:
         if not statement.kind:
             return self._plain(statement)
-        # If an error has aborted a transaction, this fails before anything is spent.
+        # If an earlier error has aborted the transaction, fail with an error of DuckDB before anything is spent.
         self.connection.execute("select 1").fetchall()
         kind = "show" if statement.kind.startswith("show") else statement.kind
         outcome: Outcome = getattr(self, f"_{kind.replace(' ', '_')}")(statement, present(self.store))
@@ -169,7 +169,7 @@ class Session:
         )
 
     def _source(self, statement: Statement) -> object:
-        """Return the log of a statement: its checked query, or with the option `unverified`, the rows of the query.
+        """Return the checked query of a statement. With the option `unverified`, return the query's rows instead.
 
         With IF NOT EXISTS, the query is not run if the series already exists. In this case, a query that fails its
         check, perhaps because its tables no longer exist, is returned unchecked.

@@ -160,11 +160,11 @@ class NotAllowedError(StatementError):
 
 
 class DataError(InputError):
-    """The log breaks a rule. The message never contains a key or a unit."""
+    """The data are invalid: for example, a key is outside the domain. The message never contains a key or a unit."""
 
 
 class NameTakenError(InputError):
-    """The name is in use by a series or by a release with other parameters."""
+    """The name already belongs to a series, or to a release that was made with other parameters."""
 
 
 class SeriesDiffersError(NameTakenError):
@@ -256,7 +256,7 @@ def raise_alone(error: BaseException) -> NoReturn:
 def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
     """If an import in the block fails, raise a NotFoundError that says what to install.
 
-    `install` is the argument for `pip install`. `instead` is added at the end of the message.
+    `install` is the argument for `pip install`. `instead` is advice on an alternative, which ends the message.
     """
     try:
         yield

@@ -1,6 +1,6 @@
 """Read and write domains, workloads and strategies as text, which is parsed as Python but never evaluated.
 
-The grammar below defines a form. The modules for domains, workloads and strategies give forms their meaning.
+The grammar is given below. The modules for domains, workloads and strategies define the names and their meaning.
 
 form     := name(argument, …)           a strategy without parameters may be its name alone
 argument := value | key=value | **{'any name': value, …}
@@ -29,7 +29,7 @@ def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> st
     """Return the text ``name(value, …, key=value, …)``. The values must be converted to text already."""
     if all(map(_is_plain_name, named)):
         arguments = [f"{key}={value}" for key, value in named.items()]
-    else:  # a name needs quotes: then all named arguments go into one dict, so that they keep their order
+    else:  # if a name needs quotes, write all named arguments as one dict, so that they keep their order
         arguments = ["**{" + ", ".join(f"{write_literal(key)}: {value}" for key, value in named.items()) + "}"]
     return f"{name}({', '.join([*values, *arguments])})"
 
@@ -38,7 +38,7 @@ def write_literal(value: str | int | date) -> str:
     """Write one value: an integer, True, False, or text in single quotes."""
     if not isinstance(value, str):
         return f"'{value}'" if isinstance(value, date) else repr(value)
-    # With a double quote in front, repr always uses single quotes, so that a value is always written the same way.
+    # repr chooses the quotes by the content. A double quote added in front makes it always choose single quotes.
     return "'" + repr('"' + value)[2:]
 
 

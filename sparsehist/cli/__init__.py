@@ -7,7 +7,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its code; `sparsehist --help` lists the codes."""
+    """Run a command, and exit with its exit code; `sparsehist --help` lists all exit codes."""
     from sparsehist.cli.entry import run
 
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))

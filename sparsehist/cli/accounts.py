@@ -69,10 +69,11 @@ def ledger(
 ) -> Answer:
     """Show the costs of all releases, the limits on them, and what remains.
 
-    There is a row for each noise path (cost: its finest level), each series (the sum
-    over its paths), each population (the sum over its series), and everybody (the sum
-    over populations that may share a person). `spent` is in rho of zCDP or epsilon of
-    pure DP, rounded up; --json has the exact `level`. Dropped series are included.
+    Each noise path has a row, whose cost is its finest level. Each series has a row with
+    the sum over its paths, and each population a row with the sum over its series. The
+    row for everybody has the largest sum over populations that one person may belong to.
+    `spent` is rho of zCDP or epsilon of pure DP, rounded up; `level` in --json is the
+    exact value. Dropped series are included.
 
     For example:
       sparsehist ledger logs.sparsehist --events
@@ -162,8 +163,9 @@ def limit(
 def report(store: StorePath, /, *, out: Path, delta: float = 1e-6, using: Using = DEFAULT) -> Answer:
     """Write a report for a privacy officer: one HTML page.
 
-    The page shows all guarantees, costs and limits, and every release with its error
-    and largest keys. All its content is public. The command needs sparsehist[plots].
+    The page shows all guarantees, costs and limits, the releases and their errors, and
+    the keys with the largest noisy counts. All its content is public. The command needs
+    sparsehist[plots].
 
     For example:
       sparsehist report logs.sparsehist --out report.html
@@ -187,7 +189,8 @@ def backup(
 
     The copy is as secret as the store. It can be used only after the store is lost and
     the copy is adopted. If anything is released from the store after the copy was made,
-    the copy is refused for good, because it would draw new noise for published levels.
+    the copy is refused for good: it lacks the noise of that release, and would draw
+    different noise for the same level.
 
     For example:
       sparsehist backup logs.sparsehist /backups/logs.sparsehist

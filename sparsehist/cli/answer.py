@@ -20,9 +20,9 @@ from rich.text import Text
 from sparsehist.errors import printable
 
 MISSING = "—"
-_PIPED_WIDTH = 10_000  # characters; wide enough for tables without line breaks
+_PIPED_WIDTH = 10_000  # width of piped output in characters, so that rows of tables do not wrap
 _LONGEST_CELL = 400  # characters
-_PARAMETER = re.compile(  # calls such as catalogue(file='a.csv') are left unchanged
+_PARAMETER = re.compile(  # finds parameters such as cap=2, but not inside calls such as open(delta=1e-6)
     r"""\w\((?:[^()]|\([^()]*\))*\)"""
     r"""|(?<!-type |param |table )(?<![-\w(.?&:,])([a-z]+(?:_[a-z]+)*)=(?!{)(?:(["'])(.*?)\2|([^\s"',;:)]*))"""
 )
@@ -84,7 +84,7 @@ def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
 def rows_table(rows: Sequence[Mapping[str, Any]], *, exact: bool = False, seldom: Sequence[str] = ()) -> Table:
     """Return a table of rows with the same columns. Numbers are right-aligned, and null values are dashes.
 
-    Numbers are rounded unless `exact`. `seldom` lists columns that are omitted if all their values are null.
+    Numbers are rounded unless `exact` is true. A column in `seldom` is omitted if all its values are null.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     columns = []

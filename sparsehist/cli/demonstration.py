@@ -51,7 +51,7 @@ def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> A
     table = counts.pivot("release", index="url", values="noisy_count")
     table = table.sort(pl.coalesce(each.name for each in reversed(ordered)), descending=True)
     rows = titles.join(table, on="url", maintain_order="right")
-    # Show the largest keys, then some keys that only the finer releases publish.
+    # Show the keys with the largest noisy counts, then some keys that only the finer releases publish.
     finer = (rows.filter(pl.col("public").is_null()), rows.filter(pl.col("internal").is_null()))
     rows = pl.concat([rows.head(6), *(some.head(3) for some in finer)])
     parameters = [

@@ -1,4 +1,4 @@
-"""The commands that make series from logs (`create`, `append`, `finish`) or prepare for this (`check`, `choose`)."""
+"""The commands that make series from logs (`create`, `append`, `finish`) or help declare them (`check`, `choose`)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def create(
     options = arguments(declared)
     appended = "steps" in options or "every" in options
     if appended and reading != READ:
-        raise DeclarationError("with --steps or --every, create reads no log: pass the options of the log to append")
+        raise DeclarationError("with --steps or --every, create reads no log: use the command append to add logs")
     name, opened, existed = options["name"], using.store(store), False
     if if_exists == "reuse" and store.exists():
         with opened.hold() as state:
@@ -197,9 +197,10 @@ def max_keys(
 ) -> Answer:
     r"""Choose --max-keys and --bounding for a log, at a small privacy cost.
 
-    Two small releases show the largest keys, and how many keys units have. From these
-    releases, the command estimates the bias and noise for each value of --max-keys. Both
-    releases are charged to the population. Repeating the choice costs nothing.
+    Two small releases show the keys with the largest counts, and a histogram of the
+    number of keys per unit. From these releases, the command estimates the bias and noise
+    for each value of --max-keys. Both releases are charged to the population. Repeating
+    the command costs nothing.
 
     For example:
       sparsehist choose max-keys logs.sparsehist --input 'log/*.parquet' \
@@ -242,9 +243,9 @@ def keys(
 ) -> Answer:
     r"""Find the keys of an open domain privately, and write them as a catalogue.
 
-    The keys are found by releases of weighted counts in several rounds. The catalogue
-    is public, so it can be declared as the domain of a series. The same --name always
-    returns the same keys, at no further cost.
+    The command finds keys in several rounds, each of which releases weighted counts. The
+    catalogue is public, so it can be declared as the domain of a series. Running the
+    command again with the same --name returns the same keys, at no further cost.
 
     For example:
       sparsehist choose keys logs.sparsehist --input 'log/*.parquet' \

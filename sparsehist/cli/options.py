@@ -55,7 +55,7 @@ class LevelOptions:
     Args:
         level: Privacy level, such as 0.01 or 1/3: rho of zCDP, or epsilon for Laplace noise; larger is less noisy.
         epsilon: Instead of --level: choose the largest level that satisfies (--epsilon, --delta).
-        delta: Delta that belongs to --epsilon, such as 1e-6.
+        delta: Delta of the guarantee (epsilon, delta), such as 1e-6; needed with --epsilon.
     """
 
     level: str | None = None
@@ -71,8 +71,9 @@ class PublishedOptions:
     Args:
         threshold: Publish cells whose noisy count is above this many units.
         false_keys: Instead of --threshold: expected number of published empty keys; 0.01 by default.
-        open_delta: Instead of --threshold in an open domain: delta to spend; by default half of the remaining delta.
-        measures: Also publish sums of measures: one level for all, or a level for each: price=0.5,events=1/3.
+        open_delta: Delta to spend in an open domain, given instead of --threshold. By default, half of the remaining
+            delta is spent.
+        measures: Also publish sums of measures. Give one level for all, or one for each, as price=0.5,events=1/3.
         step: For a running series: count units up to this step.
     """
 
@@ -111,7 +112,7 @@ class ReadingOptions:
         return sh.Files(paths, delimiter=self.delimiter, hive=self.hive or (), types=self.types())
 
     def types(self) -> dict[str, str]:
-        """Return a dict from column to type, from options such as --key-type column=date."""
+        """Parse options such as --key-type column=date, and return a dict from column to type."""
         return {column: kind for column, _, kind in (text.rpartition("=") for text in self.key_type or ())}
 
     def counting(self) -> sh.Counting:
@@ -143,7 +144,7 @@ def arguments(*records: Any, **others: Any) -> dict[str, Any]:
     """Return the options that the user passed, as keyword arguments for the Python interface."""
     options = {name: value for record in records if record is not None for name, value in vars(record).items()}
     passed = {name: value for name, value in (options | others).items() if value is not None}
-    if isinstance(passed.get("unit"), list):  # columns may be separate options or joined by commas
+    if isinstance(passed.get("unit"), list):  # several columns: --unit a --unit b, or --unit a,b
         passed["unit"] = tuple(name for word in passed["unit"] for name in word.split(","))
     if str(passed.get("step", "")).isdecimal():
         passed["step"] = int(passed["step"])

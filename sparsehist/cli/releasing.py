@@ -144,7 +144,7 @@ def plan(
         store: Directory of the store, with --series. Without a store, give --domain and --max-keys of a new series.
         level: Candidate level, exact; may be repeated. 0.001, 0.01, 0.1 and 1 by default.
         epsilon: Instead of --level: candidate epsilon at --delta; may be repeated.
-        delta: Delta that belongs to --epsilon.
+        delta: Delta of the guarantee (epsilon, delta); needed with --epsilon.
         series: Plan further releases of this series.
         count: True count for which the error is shown; may be repeated. 10 to 10000 by default.
         shows: Instead of levels: plan the smallest level that shows a key of this many units with probability 0.95.
@@ -170,7 +170,7 @@ def plan(
 
 
 def _shown(plan: sh.Plan) -> Iterator[Any]:
-    """Yield a table of levels, a table of probabilities and errors for each count, and the refused levels."""
+    """Yield two tables of a plan, by level and by true count, and a line for each level that would be refused."""
     rows = plan.levels.to_dicts()
     yield _ABOUT_LEVELS
     yield rows_table([{_SHORT_NAMES.get(name, name): row[name] for name in row if name != "refused"} for row in rows])

@@ -154,7 +154,7 @@ def _read_only(session: sh.AnalystSession, script: str, rows: int) -> Iterator[O
 
 
 def described(outcomes: Iterable[Outcome], *, script: str | None = None) -> Answer:
-    """Return the result of a command that ran these statements, as JSON and as tables."""
+    """Convert the outcomes of SQL statements to the result of a command, both as JSON and as tables."""
     outcomes = list(outcomes)
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     data: dict[str, Any] = {"script": script, "statements": [_as_data(outcome) for outcome in outcomes]}

@@ -16,7 +16,7 @@ class Keep(Record):
 
     Attributes:
         portable: Whether keys are chosen by SHA-256, so that every engine keeps the same keys for the same salt. The
-            default is a faster order that other engines do not have. Spark always uses the portable order.
+            default order is faster, but other engines cannot reproduce it. Spark always uses the portable order.
 
     Example:
         >>> str(Keep()), str(Keep(portable=True))
@@ -30,9 +30,10 @@ class Keep(Record):
 
 @dataclass(frozen=True)
 class Share(Record):
-    """Count a unit towards all of its keys, with weights so small that the noise for max_keys keys is enough.
+    """Count a unit towards all of its keys, with smaller weights if it has more than max_keys keys.
 
-    This needs Gaussian or Laplace noise. If many units exceed max_keys, the bias is far smaller than with `Keep`.
+    Because of these weights, no more noise is needed than with `Keep`. If many units exceed max_keys, the bias is far
+    smaller than with `Keep`. The noise must be Gaussian or Laplace.
 
     Attributes:
         most_keys: A unit with more keys is cut to this number before its weight is computed; 64 times max_keys by
@@ -56,11 +57,12 @@ bounding_of = reader("bounding", "write keep or share(most_keys=640)", Keep, Sha
 
 @dataclass(frozen=True)
 class Shares:
-    """The weights of units under `Share`, as public parameters.
+    """The weights with which `Share` counts units. All fields are public parameters.
 
-    Let l be max_keys. A unit with m distinct keys adds w to each of them: w = min(1, √(l/m)) if noise depends on the
-    L2 norm, w = min(1, l/m) if it depends on the L1 norm, rounded down to a multiple of 1/parts. So the norm of all
-    that a unit adds is at most √l or l, as with l full counts. A unit is first cut to `most_keys` keys.
+    Let l be max_keys. A unit with m distinct keys adds a weight w to each of them: w = min(1, √(l/m)) if the noise
+    depends on the L2 norm, or w = min(1, l/m) if it depends on the L1 norm, rounded down to a multiple of 1/parts. So
+    the weights of a unit have an L2 norm of at most √l, or an L1 norm of at most l, as if the unit added 1 to each of
+    l keys. A unit with more than `most_keys` keys is first cut to `most_keys` keys.
     """
 
     keys: int  # max_keys, called l above

@@ -196,7 +196,7 @@ class Declaration(Record):
             self._fix("population", self.name)
 
     def _fix_noise(self) -> None:
-        """Replace a noise family with its name. Refuse it if its sensitivity is not the one that max_keys implies."""
+        """Store the name of the noise family. Refuse a family object whose sensitivity does not fit max_keys."""
         noise: Any = self.noise
         name = name_of(noise) if isinstance(noise, Family) else noise
         self._fix("noise", name if isinstance(name, str) else shown(noise))
@@ -262,7 +262,7 @@ class Declaration(Record):
 
     @property
     def family(self) -> Family:
-        """The noise family of counts. Its sensitivity, in counts, follows from `max_keys`."""
+        """Family of the noise that is added to counts. Its sensitivity, in counts, is computed from `max_keys`."""
         return family_named(self.noise, self.max_keys)
 
     @property
@@ -317,7 +317,7 @@ class Declaration(Record):
         return cls(**values)
 
     def differing(self, other: Mapping[str, Any]) -> list[str]:
-        """Return the names of the parameters whose values differ from a stored declaration."""
+        """Return the names of the parameters whose values differ from those in a stored declaration."""
         mine = self.as_json()
         compared = [name for name, definition in parameters(self).items() if definition.compared]
         return [name for name in compared if mine.get(name) != other.get(name)]

@@ -116,7 +116,7 @@ class Measure:
 
     @property
     def steps_column(self) -> str:
-        """Name of the column of sums in a frame for `Counts`, where sums are whole numbers of steps."""
+        """Name of the column of sums in the frame of a `Counts`. There, sums are given as whole numbers of steps."""
         return f"{self.name}_steps"
 
     @property
@@ -148,5 +148,5 @@ def measures_of(measures: object) -> tuple[Measure, ...]:
     listed: list[Any] = list(measures) if isinstance(measures, list | tuple) else [measures] if measures else []
     read = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
     if len({measure.name for measure in read}) != len(read):
-        raise DeclarationError("two measures have the same column (or are events): omit one", parameter="measures")
+        raise DeclarationError("two measures sum the same column, or both are events: omit one", parameter="measures")
     return read

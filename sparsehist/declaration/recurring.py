@@ -40,7 +40,7 @@ class Steps(Record):
     Attributes:
         number: Largest number of steps, from 2 to 2,000. The noise is designed for this number of steps and grows
             with its logarithm.
-        start: First day of the first step, a date or a string; by default, steps are given only by number.
+        start: First day of the first step, a date or a string. Without it, steps can be given only by number.
         every: Length of a step: "day" or "week".
 
     Example:
@@ -97,7 +97,7 @@ class Every(Record):
     budget: Level | EpsilonDelta | None = parameter(default=None, read=level_or_goal, compared=False)
 
     def __post_init__(self) -> None:
-        """Check each parameter, and store the default number of periods as None."""
+        """Check each parameter. Store the default of `periods` as None, so that equal records have equal texts."""
         super().__post_init__()
         checked_choice("protects", self.protects, (USER, self.unit_period))
         if self.periods == _PER_YEAR[self.period]:
@@ -122,7 +122,7 @@ class Every(Record):
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """Return n if the budget adds up the costs of only the n costliest periods, or None if it adds up all."""
+        """Return the number of costliest periods whose costs the budget adds up, or None if it adds up all costs."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:

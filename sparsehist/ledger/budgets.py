@@ -46,8 +46,8 @@ class Split:
 class Budget:
     """The largest allowed cost of a population, in rho or epsilon, with the filter that enforces this limit.
 
-    A budget in epsilon holds at `delta`. In a budget in rho, all of `delta` is reserved for open domains. `noise` is
-    the filter that charges the noise of releases.
+    A budget in epsilon limits epsilon for this `delta`. In a budget in rho, all of `delta` is reserved for open
+    domains. `noise` is the filter that charges the noise of releases.
     """
 
     rho: Fraction | None
@@ -192,7 +192,7 @@ class Limits:
                 self.disjoint.append(frozenset(details["populations"]))
             case "declare periods":
                 self.periods[population], self.declarations[population] = every_of(details["every"]), details
-            case "drop periods":  # possible only if no period was ever released: remove the budget
+            case "drop periods":  # allowed only if no period was ever released, so the budget can be removed
                 self.periods.pop(population, None)
                 self.budgets.pop(population, None)
                 self.finished.discard(population)

@@ -3,7 +3,7 @@
 The digest stays the same if another program compresses or rewrites the file. The hashed bytes begin with a line of
 JSON with sorted keys and no spaces: `metadata`, `columns` (names and types) and `rows` (their number). Each column
 follows, with one byte per row (0 for null, else 1) and then the values. Numbers are little-endian, with 0 for nulls.
-Strings are encoded as all lengths in bytes (i64), then all bytes in UTF-8.
+For strings, the values are the lengths of all strings in bytes (i64), followed by the bytes of all strings (UTF-8).
 """
 
 from __future__ import annotations

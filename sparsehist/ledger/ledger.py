@@ -132,8 +132,8 @@ class Ledger:
             )
         if declared.domain.is_open and not budget.split.open:
             raise BudgetExceededError(
-                f"the budget reserves no delta for open domains: declare the domain, or set the budget again with "
-                f"{'delta=' if budget.delta == 0 or budget.epsilon is None else 'open_share=0.5'}; "
+                f"the budget reserves no delta for open domains: declare a domain that is not open, or set the "
+                f"budget again with {'delta=' if budget.delta == 0 or budget.epsilon is None else 'open_share=0.5'}; "
                 f"{beginning(population, budget)}"
             )
 
@@ -143,7 +143,7 @@ class Ledger:
                 law = account.law_on(path)
                 if budget.filter_for(law) is None and (account.dropped is None or spent.releases):
                     raise DeclarationError(
-                        f"this budget cannot charge the series {account.name!r}: "
+                        f"this budget cannot charge the noise of the series {account.name!r}: "
                         f"{ways_to_charge(account.noise_on(path), law)}; {beginning(population, budget)}"
                     )
 
@@ -175,7 +175,7 @@ class Ledger:
         return max(largest if largest >= account.least_level(path) else _NOTHING, account.on(path).finest)
 
     def largest_equal_cap(self, declared: Declaration, times: int) -> Fraction | None:
-        """Return the largest cap that several new series with the same declaration can all have.
+        """Return the largest cap that can be given to each of several new series with the same declaration.
 
         `times` is the number of these series. The cap is rounded down to 12 digits. Return None if there is no limit,
         and 0 if no cap is allowed.
@@ -374,10 +374,9 @@ class Ledger:
             return
         more, remaining = after - before, max(limit - before, _NOTHING)
         raise BudgetExceededError(
-            f"requested delta of open domains: {float(more):.6g} more, "
-            f"{beginning(population, budget)}, remaining {float(remaining):.6g} of "
-            f"{float(limit):.6g}, difference {float(more - remaining):.6g}; pass a smaller "
-            "open_delta= or a larger threshold=; nothing was spent"
+            f"the release needs a further delta of {float(more):.6g} for its open domain, but only "
+            f"{float(remaining):.6g} of {float(limit):.6g} remains for open domains: pass a smaller open_delta= or a "
+            f"larger threshold=; {beginning(population, budget)}; nothing was spent"
         )
 
     def _advice(self, release: Spending) -> str:

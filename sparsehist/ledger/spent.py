@@ -28,13 +28,13 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the name under which filters charge noise of a family: gaussian, poisson, skellam, or its currency."""
+    """Return the name that filters use for a noise family: gaussian, poisson or skellam, or else its currency."""
     return _LAWS.get(family, currency_of(family))
 
 
 @dataclass(frozen=True)
 class Spending:
-    """The charge for a release: public parameters that are fixed before any noise is drawn.
+    """The public parameters that determine the charge for a release. They are fixed before any noise is drawn.
 
     `delta_infinity` covers this release and all earlier releases on its path; it is 0 unless the domain is open.
     """
@@ -117,7 +117,7 @@ class Account:
     def law_on(self, path: PathName) -> str:
         """Return the name under which filters charge the noise of a path.
 
-        Interactive queries of Gaussian series are charged as zCDP ("rho"), all other paths as their series.
+        Interactive queries of a Gaussian series are charged as zCDP ("rho"). Other paths are charged like the cells.
         """
         return ZCDP if path[0] == INTERACTIVE and self.law == GAUSSIAN else self.law
 
@@ -126,7 +126,7 @@ class Account:
         return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
 
     def least_level(self, path: PathName) -> Fraction:
-        """Return the smallest new level ever suggested for a path; its noise can be drawn and published."""
+        """Return the least new level that `Ledger.largest_level` returns. At this level, noise can still be drawn."""
         law = self.law_on(path)
         if law in (POISSON, SKELLAM):
             return LEAST_OF_MEANS

@@ -55,7 +55,7 @@ _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "dr
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-_KEY = "key (largest first)"  # other columns may be named after releases, and no release can have this name
+_KEY = "key (largest first)"  # differs from the names of releases, which are the names of the other columns
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _release(metadata: Metadata) -> Row:
 
 
 def _promises(name: str, releases: Sequence[Metadata]) -> Table:
-    """Return a table of the guarantee of each single release. Releases with the same guarantee share a row."""
+    """Return a table with the guarantee of each release by itself. Releases with the same guarantee share a row."""
     alike: dict[str, dict[str, None]] = {}
     for metadata in releases:
         slack = f"a numerical slack of {metadata.numerical_slack:.0e}"
@@ -231,7 +231,7 @@ def _errors(name: str, finest: Sequence[CellMetadata]) -> Table:
 
 
 def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
-    """Return a row for each key in `largest`. Its noisy count and interval are None if the key is not published."""
+    """Return a row for each key in `largest`: its noisy count and interval, which are None if it is not published."""
     try:
         frame = release.intervals(CONFIDENCE)
     except SparsehistError:  # not all noise families have intervals
@@ -241,7 +241,7 @@ def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
 
 
 def _largest_keys(name: str, limits: dict[str, list[Row]]) -> Iterator[Table]:
-    """Yield tables of the keys with the largest noisy counts, and of their sums in the finest release with sums."""
+    """Yield a table of the keys with the largest noisy counts and, if published, a table of their measures."""
     *_, finest = limits.values()
     keys = [" · ".join(map(str, row[_KEY])) for row in finest]
     published = zip(*(map(_interval, of_release) for of_release in limits.values()), strict=True)

@@ -63,7 +63,7 @@ def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
             a_series(store, noise=noise, population=population)
     assert store.series_names() == []
     a_series(store, noise="skellam", population="free")
-    with pytest.raises(DeclarationError, match=r"cannot charge the series 'visits'.*route='renyi'"):
+    with pytest.raises(DeclarationError, match=r"cannot charge the noise of the series 'visits'.*route='renyi'"):
         store.set_budget(rho=1, population="free")
     store.set_budget(epsilon=1, delta=1e-6, route="renyi", population="free")
 
@@ -92,7 +92,7 @@ def test_open_domains_spend_delta_beside_rho(store):
     assert 0.25e-7 < row["delta_infinity"] == made.metadata["delta_infinity"] < 0.51e-7
     second = a_series(store, "other", domain=sh.Open(delta=1e-6))
     second.release("a", level="0.25")
-    with pytest.raises(BudgetExceededError, match=r"requested delta of open domains: .* more"):
+    with pytest.raises(BudgetExceededError, match=r"needs a further delta of .* for its open domain"):
         second.release("b", level="0.3", open_delta=5e-8)
     assert 0.4e-7 < spent(store, "population")["delta_infinity"] < 0.77e-7
     assert row["epsilon"] > gaussian.epsilon(1e-6, "0.5")
@@ -140,7 +140,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
     assert opened.release("a", level=whole * Fraction("0.68"), open_delta=1e-12).metadata["delta_infinity"] < 2e-12
     with pytest.raises(BudgetExceededError, match="remaining gaussian"):
         opened.release("b", level=whole, open_delta=1e-12)
-    with pytest.raises(BudgetExceededError, match="of open domains"):
+    with pytest.raises(BudgetExceededError, match="for its open domain"):
         opened.release("b", level="0.001", open_delta=9e-7)
     assert opened.release("b", level="0.001").metadata["delta_infinity"] < 2.6e-7
 

@@ -170,7 +170,7 @@ def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
     series = log.append(of_users(["u1"]), period=WEEKS[3])
     if protects == "user-week":  # half of the budget's delta, 5e-7, is set aside for open domains
         series.release("r", level="0.05", open_delta=4.8e-7)
-    with pytest.raises(BudgetExceededError, match="of open domains"):
+    with pytest.raises(BudgetExceededError, match="for its open domain"):
         series.release("s", level="0.06", open_delta=3e-6)
 
 

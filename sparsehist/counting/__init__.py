@@ -1,9 +1,9 @@
 """Count the units of each key of a log, with each unit bounded to `max_keys` distinct keys.
 
-If a unit has too many keys, the choice of the keys that it keeps depends only on the salt, the unit and its keys. All
-guarantees need this: if the choice depended on row numbers, internal codes, files or other units, removing a unit
-would change the contributions of others, and the sensitivity would be wrong. Values are compared exactly. Hashes only
-determine the order of keys, and keys with equal hashes are ordered by their values.
+If a unit has too many keys, the choice of the keys that it keeps depends only on the salt, the unit and its keys.
+Every privacy guarantee relies on this. If the choice depended on row numbers, internal codes, files or other units,
+then removing one unit could change what other units contribute, and the sensitivity would be wrong. Values are
+compared exactly. Hashes only determine the order of keys, and keys with equal hashes are ordered by their values.
 """
 
 from sparsehist.counting.contract import CountedKeys, Counts, Files, Query

@@ -26,13 +26,13 @@ SUMS = "to publish sums of amounts, such as revenue, declare measures"
 
 @dataclass(frozen=True)
 class Query:
-    """A SQL query whose result is the log. It runs in a new DuckDB session, which can read only the sources it names.
+    """A SQL query whose result is the log. It runs in a new DuckDB session and reads only the sources that it names.
 
     Attributes:
         sql: One SELECT statement, as docs/sql.md describes.
         tables: Dict from name to frame, Arrow table, relation, path or `Files`. The query itself may also name files.
         public: Dict from name to a table without data of any unit. A file is public if its path is given here.
-        parameters: Dict from name to value of each parameter, which the query writes as $name.
+        parameters: Dict from the name of each parameter to its value. In the SQL, a parameter is written as $name.
         unverified: Whether to skip the check that the query does not mix units. Ledger, metadata and report say so.
 
     Example:
@@ -85,7 +85,7 @@ class Files:
         ['day']
     """
 
-    paths: str | Path | Sequence[str | Path] = field(repr=False)  # hidden, because a signed URL gives access
+    paths: str | Path | Sequence[str | Path] = field(repr=False)  # hide signed URLs, which let anyone read the file
     delimiter: str | None = None
     hive: Sequence[str] = ()
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -145,7 +145,7 @@ class UnitPairs:
 
     def frame(self) -> pl.DataFrame:
         """Return one row per pair, with columns unit, key_0, …."""
-        import numpy as np  # imported here, because declarations import this module but do not need numpy
+        import numpy as np  # imported here, as `sparsehist.declaration` imports this module and does not need numpy
 
         units = self.units.gather(np.repeat(np.arange(self.sizes.size), self.sizes))
         return self.keys[self.codes].insert_column(0, units.alias("unit"))
@@ -192,9 +192,9 @@ class CountRequest:
         unit: Columns of the log that identify the unit; empty for `Counts`.
         salt: 16 secret random bytes that determine which keys a unit keeps.
         temporary_directory: Parent of the private directory for rows that do not fit in memory.
-        weights: Pairs (weight, largest number of keys of a unit with this weight). The first and largest weight is a
-            full count. To each of its keys, a unit adds the first weight that allows its number of keys. A unit with
-            more keys than the last pair allows keeps only that many keys.
+        weights: Pairs of a weight and the largest number of keys that a unit may have to get this weight. The first
+            weight is the largest and stands for a full count. To each of its keys, a unit adds the first weight that
+            its number of keys allows. A unit with more keys than the last pair allows keeps only that many keys.
         threads: Number of counting threads; by default the number of cores. Polars reads and sorts with all cores.
         progress: Function called with the name of each phase when it begins.
         portable: Whether a unit keeps its first keys in the portable order (`counting/tuples.py`).
@@ -239,7 +239,7 @@ class CountRequest:
 
 
 def names_of(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return a tuple of names, given one name, a sequence of names or None, which stands for no names."""
+    """Return names as a tuple. The argument is one name, a sequence of names, or None for no names."""
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 

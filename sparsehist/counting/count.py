@@ -45,10 +45,10 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
 
 
 def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Iterator[pl.DataFrame]]:
-    """Count a Spark frame, and return the counts in parts, in the order in which the store keeps a series.
+    """Count a Spark frame. Return the counts in parts, sorted as in the files of a series.
 
-    Return the name of the engine, and an iterator of frames with the columns key_0, …, count and sum_0, …. `order` is
-    16 secret bytes that determine the order of keys with equal counts.
+    The result is the name of the engine, and an iterator of frames of columns key_0, …, count and sum_0, …. `order`
+    is 16 secret bytes that determine the order of keys with equal counts.
     """
     from sparsehist.counting import with_spark
 

@@ -1,8 +1,8 @@
 """Open a log in files of Parquet, CSV or JSON lines, given as paths, patterns or URLs.
 
 Patterns of local paths are expanded here, and patterns of URLs by Polars. Columns of CSV files, JSON lines and folder
-names are read as strings, so that an id is the same in every file. In CSV files, only empty fields are null, and `NA`
-is a string. For other null values, pass the log as `pl.scan_csv(…, null_values=…)`.
+names are read as strings, so that an id such as 007 is read as the same value from every file. In CSV files, only
+empty fields are null, and `NA` is a string. For other null values, pass the log as `pl.scan_csv(…, null_values=…)`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
         with engine_errors(f"file {shown(paths[0])!r}"):
             dtypes = dict(_scan(paths[0], files, columns).collect_schema())
     elif not columns:
-        raise DeclarationError("JSON lines files do not declare names and types of columns: pass a frame instead")
+        raise DeclarationError("SQL needs column types, which JSON lines files do not declare: pass a frame instead")
     if len(paths) > 1:
         dtypes = {name: _widest(dtype) for name, dtype in dtypes.items()}
     needed = {name: dtypes[name] for name in columns or dtypes if name in dtypes and name not in files.hive}
@@ -125,11 +125,12 @@ def _scan(
         separator = files.delimiter or ("\t" if suffix == ".tsv" else ",")
         scan = pl.scan_csv(source, infer_schema=False, separator=separator, **options)
         names = scan.collect_schema().names()
-    if any("\r" in name for name in names):  # Polars' own error would show rows of the log as column names
-        raise DataError(f"lines must end with line feeds, not with carriage returns alone, in file {shown(path)!r}")
+    # If lines end with carriage returns alone, Polars reads the whole file as column names, which errors would show.
+    if any("\r" in name for name in names):
+        raise DataError(f"lines must end with line feeds; carriage returns alone are not enough: {shown(path)!r}")
     for name in columns:
         if f"{name}_duplicated_0" in names:
-            raise DeclarationError(f"columns must not have the same name: rename {name!r} in file {shown(path)!r}")
+            raise DeclarationError(f"two columns have the same name; rename one: {name!r} in file {shown(path)!r}")
     if dtypes is None:
         return scan
     kept = [name for name in names if name in dtypes or name == _PATH]
@@ -143,7 +144,7 @@ def _scan(
 
 
 def _widest(dtype: pl.DataType) -> pl.DataType:
-    """Return the type with which a column is read from all files, given its dtype in the first file."""
+    """Return the dtype to use for a column in all files, given its dtype in the first file."""
     if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
         return pl.Int64()
     return pl.String() if dtype in TEXTS else dtype

@@ -36,7 +36,7 @@ def fingerprint(source: object, key: str | None = None) -> dict[str, str]:
 
 
 def changes(before: dict[str, str], source: object) -> list[str]:
-    """List what may have changed since a fingerprint: "query", "source", or "rows" if rows cannot be compared."""
+    """List possible changes since a fingerprint was taken: "query", "source", or "rows" that cannot be compared."""
     now = fingerprint(source, before["key"])
     differ = [part for part in ("query", "source") if now[part] != before[part]]
     return differ if now["source"] or before["source"] else [*differ, "rows"]
@@ -48,7 +48,7 @@ def _digest(key: str, state: list[Any]) -> str:
 
 
 def _files(source: object) -> list[Any] | None:
-    """Return path, size and times of change of each local file of a source; None if it cannot be compared."""
+    """Return path, size and times of each local file of a source, or None if the source cannot be compared."""
     if isinstance(source, ClosedQuery):
         sources = [] if source.world is None or source.unverified else source.world.sources.values()
         states = [_files(list(one.files) or one.origin) for one in sources]

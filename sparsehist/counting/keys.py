@@ -43,7 +43,7 @@ class PlacedKeys(NamedTuple):
 
 
 def missing_error(column: str, role: str) -> DataError:
-    """Return the error for a column with null, NaN or empty values; the role is "unit" or "key"."""
+    """Return the error for null, NaN or empty values in a column. `role` is "unit" or "key", as in "unit column"."""
     return DataError(f"{role} column {column!r} holds null, NaN or empty values: {NULL_REMEDY}")
 
 
@@ -63,7 +63,7 @@ def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, 
 
 
 def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
-    """Map distinct keys, as columns key_0, … in the dtypes of the log, to cells of the domain."""
+    """Map distinct keys to cells of the domain. The columns of `keys` are key_0, …, in the dtypes of the log."""
     gaps = [_is_missing(column).to_numpy() for column in keys]
     missing = [at for at, gap in enumerate(gaps) if gap.any()]
     present = ~np.any(gaps, axis=0)

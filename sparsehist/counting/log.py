@@ -178,7 +178,8 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
     """Refuse key columns whose dtype does not fit the domain.
 
-    Strings are accepted for dates, such as 2024-01-31, and in files also for whole numbers. They are parsed later.
+    A column of strings is accepted if the domain has dates, such as 2024-01-31. In files, a column of strings is also
+    accepted if the domain has whole numbers. The strings are parsed later.
     """
     for column, name in enumerate(key):
         expected, dtype = domain.dtypes[column], log.dtypes[name]

@@ -1,4 +1,4 @@
-"""Convert columns of measures to whole numbers of steps, or to null if a row cannot be measured.
+"""Convert columns of measures to whole numbers of steps. A value that cannot be converted becomes null.
 
 A value is rounded towards zero to a multiple of the step. A float becomes the largest multiple that, when rounded to
 a float, is not above the value. So the float 0.29, which is slightly below 29/100, is 29 steps of 0.01. The guarantee
@@ -31,7 +31,7 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Name a column of steps for each measure except `Measure.events`. Return a dict from name to measure."""
+    """Return a dict from the name of each column of steps to its measure. `Measure.events` has no such column."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
@@ -104,10 +104,11 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
 
 
 def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
-    """Convert each double to whole steps: the largest multiple that, as a float of type `exact`, does not exceed it.
+    """Convert doubles to whole numbers of steps, rounded towards zero.
 
-    The result is Int32, and null where a value cannot be measured. It is computed with numpy, because Polars divides
-    by multiplying with the inverse, which rounds twice.
+    Multiples of the step are rounded to the float type `exact` before they are compared with a double. The result is
+    Int32, and null for a value that cannot be converted. numpy does the division, because Polars multiplies by the
+    inverse, which rounds twice.
     """
     rises, per = float(measure.step.numerator), float(measure.step.denominator)
     number = (values.fill_null(np.nan) if values.null_count() else values).to_numpy()
@@ -130,7 +131,7 @@ def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -
 
 
 def unmeasured_error(measure: Measure) -> DataError:
-    """Return the error for rows that cannot be measured."""
+    """Return the error for values of a measure that are missing, not numbers or out of range."""
     beyond = "too large for its step" if measure.signed else "negative"
     also = "" if measure.signed else "; clip=(-B, B) allows negative values"
     return DataError(

@@ -27,7 +27,7 @@ class Counting:
         engine: "auto" counts Spark frames with Spark and other logs in this process; "spark" accepts only Spark
             frames, and "memory" only other logs.
         memory_limit: Bytes, or a string such as "4GB"; by default half of the memory of this machine or container.
-            Rows that need more than half of the limit are written to disk. Distinct strings stay in memory.
+            Rows fill at most half of the limit; further rows are written to disk. Distinct strings stay in memory.
         threads: Largest number of threads; by default the number of cores.
         progress: Whether to show phases, by default on a terminal; or a function called with the name of each phase.
 

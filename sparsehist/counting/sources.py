@@ -1,5 +1,6 @@
-"""Open any kind of source as a `Log`. Queries are checked, then run in a new DuckDB session with only their sources.
+"""Open any kind of source as a `Log`.
 
+A query is checked first. It then runs in a new DuckDB session, which can read only the sources of the query.
 Spark frames (classic or Spark Connect) are recognised without importing Spark, and only Spark reads them.
 """
 
@@ -37,7 +38,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     log = source if isinstance(source, Log) else _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
-        # Three or more missing names may be values of the log, passed by mistake, so they are not shown.
+        # If three or more names are missing, they may be values of the log, passed by mistake. They are not shown.
         which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"
         raise DeclarationError(f"no {which} in {log.label}; {_columns_of(log, columns, missing[0])}")
     return log
@@ -81,13 +82,13 @@ def _open(source: object, columns: Sequence[str]) -> Log:
 
 
 def _of_relation(relation: Any, columns: Sequence[str], label: str) -> Log:
-    """Open a DuckDB relation as a log, whose lazy frame reads only these columns (all if empty)."""
+    """Open a DuckDB relation as a log that reads only the given columns, or all columns if none are given."""
     from sparsehist.guarantee.statement import quoted  # imported here, because logs in files do not need DuckDB
 
     folded = [name.casefold() for name in relation.columns]
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if name in columns and folded.count(name.casefold()) > 1:
-            raise DeclarationError(f"columns must not have the same name: rename {name!r} in {label}")
+            raise DeclarationError(f"two columns have the same name; rename one: {name!r} in {label}")
         if name in columns and kind == "TIME WITH TIME ZONE":
             raise DataError(f"a column would lose its time zone: cast it to text ({name!r} is {kind})")
     dtypes = dict(zip(relation.columns, relation.limit(0).pl().dtypes, strict=True))
@@ -102,8 +103,9 @@ def checked_query(
 ) -> ClosedQuery:
     """Check a query without running it, and return it with its current sources, files and column types fixed.
 
-    A query that may mix units is refused, unless it is unverified or `unit` is empty. The result must have the
-    columns in `key`. `lookup` returns the source for a name in FROM that the query itself does not declare.
+    A query is refused if a row of its result might depend on several units, unless `query.unverified` is true or
+    `unit` is empty. The result must have the columns in `key`. `lookup` returns the source for a name in FROM that
+    the query itself does not declare.
     """
     if isinstance(query, ClosedQuery):
         return query
@@ -149,7 +151,7 @@ def check_query(
     public: Mapping[str, object] | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise an error if a query may mix units, without running the query.
+    """Raise an error if a row of a query's result might depend on several units. The query is not run.
 
     In the result, the rows of a unit may depend only on rows of this unit and on public tables. DuckDB only
     plans the query over empty tables. docs/sql.md describes allowed queries.
@@ -160,7 +162,7 @@ def check_query(
         key: Key columns that the result must have.
         tables: Dict from name to table: a frame, Arrow table, relation, path or `Files`.
         public: Dict from name to a table without data of any unit. A file is public if its path is given here.
-        parameters: Dict from name to value of each parameter, which the query writes as $name.
+        parameters: Dict from the name of each parameter to its value. In the SQL, a parameter is written as $name.
 
     Raises:
         GuaranteeError: If rows may depend on other units; the message says why and what to change.

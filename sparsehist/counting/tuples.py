@@ -51,7 +51,7 @@ def part_of_tuple(name: str, dtype: pl.DataType) -> str:
 
 
 def types_of_tuple(text: str) -> str:
-    """Describe the types of the columns that are encoded in a string.
+    """Return text that names the types of the columns encoded in a string.
 
     Example:
         >>> types_of_tuple("i5:20484s2:é")

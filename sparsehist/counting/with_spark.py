@@ -101,7 +101,7 @@ def _run(text: str, frames: dict[str, Frame]) -> Frame:
 
 
 def counted(log: Log, request: CountRequest, rules: list[DataError]) -> Frame:
-    """Return a lazy Spark frame of columns key_0, …, count and sum_0, …. Append the error of each rule to `rules`."""
+    """Return a lazy Spark frame: key_0, …, count, sum_0, …. Add an error to `rules` for each cause of refusal."""
     request.report("counting")
     measured = [each.column for each in request.measures]
     for column in (*request.unit, *request.key, *measured):
@@ -166,7 +166,7 @@ def _comparable(column: str, dtype: pl.DataType) -> str:
 
 
 def _ruled(rules: list[DataError], choice: Choice, condition: str, error: DataError) -> str:
-    """Return SQL for a condition on rows: it drops invalid rows if `choice` is "drop", else it raises `error`."""
+    """Return SQL that is true for valid rows. For others, it raises `error`, or is false if `choice` is "drop"."""
     if choice == "drop":
         return condition
     rules.append(error)

@@ -66,7 +66,7 @@ DIALECTS: dict[str, dict[str, str]] = {
         "length": "char_length({x})",
         "sha256": "encode(sha256(convert_to({x}, 'UTF8')), 'hex')",
         "text": '(cast({x} as text)) collate "C"',
-        "micros": "cast((extract(epoch from {x}) * 1000000) as bigint)",  # extract is exact since PostgreSQL 14
+        "micros": "cast((extract(epoch from {x}) * 1000000) as bigint)",  # since PostgreSQL 14, EXTRACT never rounds
         "hash64": f"mod(cast({_MD5_BIGINT} as numeric(20, 0)) + {2**64}, {2**64})",
         "nul": "",
     },
@@ -96,7 +96,7 @@ DIALECTS: dict[str, dict[str, str]] = {
         "written": "cast({x} as string)",
         "double": "cast({x} as double)",
         "real": "cast({x} as float)",
-        "text": "cast(cast(cast({x} as string) as binary) as string)",  # the casts remove a collation
+        "text": "cast(cast(cast({x} as string) as binary) as string)",  # the cast to binary removes a collation
         "micros": "unix_micros({x})",
         "hash64": f"cast(conv({_MD5_HEX}, 16, 10) as decimal(20, 0))",
         "nul": "char(0)",
@@ -139,7 +139,7 @@ class CountingSql:
         of_query = f"key={list(self.key)}, max_keys={self.max_keys} and measures={list(map(str, self.measures))}"
         same = declared.key == self.key and declared.max_keys == self.max_keys
         if not same or not set(declared.measures) <= set(self.measures):
-            raise DeclarationError(f"declare the series with the parameters its counts were made with: {of_query}")
+            raise DeclarationError(f"declare the series with the same parameters as the counting query: {of_query}")
 
     def counts(self, result: object) -> Counts:
         """Return the result of the query as `Counts`, which `create` accepts as a log.
@@ -173,9 +173,10 @@ def counting_sql(
 ) -> CountingSql:
     """Return a query that counts a log in its warehouse, for example in PostgreSQL.
 
-    The query drops rows without a unit or a key (null or empty), rows whose key is outside the domain, and rows that
-    cannot be measured. Otherwise it counts as `sparsehist.create` does with `sh.Keep(portable=True)`: a unit with too
-    many keys keeps those whose salted SHA-256 digests are smallest. Names of columns are case-sensitive.
+    The query drops rows whose unit or key is null or empty, rows whose key is outside the domain, and rows in which
+    the value of a measure is missing or invalid. For other rows, it counts as `sparsehist.create` does with
+    `sh.Keep(portable=True)`: a unit with too many keys keeps those whose salted SHA-256 digests are smallest. Names
+    of columns are case-sensitive.
 
     Args:
         dialect: "duckdb", "postgres", "clickhouse" or "spark".
@@ -364,8 +365,9 @@ class Dialect:
     def _listed(self, column: str, part: Catalogue) -> tuple[str, str]:
         if part.size > MOST_VALUES:
             raise DeclarationError(
-                f"a catalogue in SQL has at most {MOST_VALUES} values: make a view that joins the log with a table "
-                "of these values, count the view with a domain that has them all, and pass the catalogue to create"
+                "this catalogue is too large for SQL: make a view that joins the log with a table of its values. "
+                "Count the view with a larger domain, such as all strings. Then create the series with the catalogue "
+                f"as its domain. Largest number of values in SQL: {MOST_VALUES}"
             )
         values, cell = part.values, column
         if values.dtype == pl.String:
@@ -379,7 +381,7 @@ class Dialect:
         return cell, f"{column} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
-        """Return SQL for a string, joined from pieces without NUL characters and without ${ (Spark replaces ${…})."""
+        """Return SQL for a string, split so that no literal contains NUL or ${…}, which Spark would replace."""
         nul = self.words["nul"]
         pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
         written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]

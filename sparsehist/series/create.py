@@ -1,4 +1,4 @@
-"""`create`: count a log into a new series, or declare a running or periodic series."""
+"""`create`: create a series with the counts of a log, or declare a running or periodic series."""
 
 from __future__ import annotations
 
@@ -56,10 +56,11 @@ def create(  # type: ignore[misc] # the overloads leave out shared parameters
     if_exists: str = "error",
     counting: Counting | None = None,
 ) -> Series | RunningSeries | PeriodicSeries:
-    """Count a log into a new series, completely or not at all, or declare a running or periodic series.
+    """Create a series with the counts of a log, or declare a running or periodic series.
 
-    The log is read once, and nothing is published. A unit with more than `max_keys` distinct keys counts towards
-    `max_keys` of these keys, which are chosen at random and depend only on the rows of this unit.
+    The log is read once, and nothing is published. If an error occurs, no series is created. If a unit has more than
+    `max_keys` distinct keys, it counts towards only `max_keys` of them. These are chosen at random, and the choice
+    depends only on the rows of this unit.
 
     Args:
         store: Directory of the store, created if missing; ":memory:"; or a `Store`.

@@ -1,12 +1,12 @@
 """Choose how many keys a unit should count towards, from two small releases.
 
 A limit on the number of keys that a unit counts towards lowers the counts of the *largest keys*, those with the
-largest counts. By how much depends on which units have these keys. The first release uses a quarter of the level and
-shows the largest keys. The second release uses the rest. It is a table of units, classified by how many keys they
-have and by how many of the largest keys they have. Each unit is counted in one cell of this table, so the sensitivity
-is 1. The table shows how many (unit, key) pairs of the largest keys would be dropped by each candidate for the limit.
-The estimates assume that the bias of a key is proportional to the square root of its count, and that the counts of
-keys that were not published fall off as 1/rank.
+largest counts. How much these counts decrease depends on which units have these keys. The first release uses a
+quarter of the level and shows the largest keys. The second release uses the rest. It is a table of units, classified
+by how many keys they have and by how many of the largest keys they have. Each unit is counted in one cell of this
+table, so the sensitivity is 1. The table shows how many (unit, key) pairs of the largest keys would be dropped by
+each candidate for the limit. The estimates assume that the bias of a key is proportional to the square root of its
+count, and that the counts of keys that were not published fall off as 1/rank.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
 # Class i covers units with 2**i to 2**(i+1) - 1 keys; the last class has no upper limit.
 _CLASSES = Product(keys=Integers(12), largest=Integers(10))
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
-# Expected false keys in the released table of `_CLASSES`. Without a threshold, its empty cells would add noise.
+# Expected false keys in the table of classes. Without a threshold, noise of its empty cells would distort estimates.
 _FALSE_CLASSES = 0.4
 # A release is used only if its largest count would arise from noise alone with a probability of at most 1 %.
 _BY_CHANCE = 0.01
@@ -170,7 +170,7 @@ def choose_max_keys(
 
 
 def _distinct_from_noise(released: object, declared: Declaration, level: str, whole: Fraction) -> Release:
-    """Raise an error if a release may be noise alone. The check costs nothing: it uses published numbers only."""
+    """Raise an error if a release may contain only noise. This costs no privacy, as the release is already public."""
     release, least = of_kind(released, Release), 0.0
     if not declared.domain.is_open:
         threshold = threshold_for_false_keys(declared.family_in_units, level, declared.domain.size, _BY_CHANCE)
@@ -221,8 +221,8 @@ def _class_of(column: str) -> pl.Expr:
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
     """Return how much each dropped (unit, key) pair adds to the bias (root mean square over the largest keys)."""
-    shown = np.maximum(noisy, 1.0)  # decreasing; noisy counts below 1 are raised to 1
-    others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))  # sum over unpublished keys
+    shown = np.maximum(noisy, 1.0)  # noisy counts in decreasing order; those below 1 are raised to 1
+    others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))  # estimated sum of unpublished counts
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
 
 
@@ -230,11 +230,11 @@ def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
     """Return a table of the bias and noise of the largest counts, for each candidate max_keys and bounding."""
-    # Drop classes that can contain only noise: those in which units would have more of the largest keys than keys in
-    # total, or more than all `n_largest` of them.
+    # Drop classes that contain no units, only noise. A unit has at most as many of the largest keys as it has keys,
+    # and there are only `n_largest` of the largest keys.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # Represent each class by four numbers of keys, spread over its range, and by one number of largest keys, the
-    # geometric mean of the smallest and the largest in the class.
+    # For the number of keys of a unit, use four values spread over the range of its class. For its number of largest
+    # keys, use only the geometric mean of the smallest and the largest number in the class.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

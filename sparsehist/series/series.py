@@ -78,8 +78,8 @@ class CountedSeries(DeclaredSeries):
 
         Raises:
             DeclarationError: If the series has no cap, the level is not above the cap, or the reason is missing.
-            BudgetExceededError: If the first release charged the whole cap to the population's budget: releases
-                beyond this cap would then not be charged.
+            BudgetExceededError: If the first release already charged the whole cap to the budget of the population.
+                Releases above this cap would not be charged to the budget.
             NotFoundError: If the series was dropped.
         """
         raise_cap(self.store, self.name, level, reason=reason, series_id=self.series_id)
@@ -199,7 +199,7 @@ class CountedSeries(DeclaredSeries):
 
         The plan depends on the declaration and on earlier releases, never on the counts. Parameters and errors are
         those of `sparsehist.plan`, except that `equal` divides the remaining budget of the population. `step` and
-        `measures` are as for `release`. A running series needs `step`, which need not have been appended yet.
+        `measures` are as for `release`. For a running series, `step` is required; it may be a future step.
 
         Example:
             >>> import polars as pl
@@ -298,13 +298,13 @@ class Series(CountedSeries):
 
 
 class RunningSeries(CountedSeries):
-    """A series whose log is appended step by step, with releases of running counts.
+    """A series whose log grows step by step. A release publishes running counts: the counts up to a given step.
 
     A unit counts once per key, at the first step in which it has the key, and only towards its first max_keys keys.
-    All releases, of any steps and levels in any order, are on one noise path. Together they are rho-zCDP, where rho
-    is the largest level. With 7, 30 and 365 steps, the standard deviation of the noise (root mean square over steps)
-    is 1.46, 1.87 and 2.64 times as large as in a `Series` at the same level. The store records which units were
-    counted for which keys. This record is as secret as the log; `finish` erases it.
+    Releases can be made for any steps, at any levels and in any order. They are all on one noise path. Together they
+    are rho-zCDP, where rho is the largest level. With 7, 30 and 365 steps, the standard deviation of the noise (root
+    mean square over steps) is 1.46, 1.87 and 2.64 times as large as in a `Series` at the same level. The store
+    records which units were counted for which keys. This record is as secret as the log; `finish` erases it.
 
     Example:
         >>> import polars as pl
@@ -403,7 +403,7 @@ class PeriodicSeries(DeclaredSeries):
         period: str | date,
         counting: Counting | None = None,
     ) -> Series:
-        """Count the log of a period into a new series, completely or not at all. Return the series.
+        """Append the log of a period as a new series, and return this series. If this fails, nothing is appended.
 
         Periods can be appended in any order. Appending the same log again returns the existing series; a different
         log for the same period is refused. The cost per period is correct only if no row is in the logs of two
@@ -436,7 +436,7 @@ class PeriodicSeries(DeclaredSeries):
             return [str(declaration_of(record).period) for record in periods_of(state, self.name)]
 
     def progress(self, *, delta: float = DEFAULT_DELTA) -> Row:
-        """Return the row of the ledger for this series: the cost of all periods so far, with epsilon at `delta`.
+        """Return the ledger row of this series. It shows the cost of all periods so far; epsilon is shown at `delta`.
 
         `periods` says how many periods were declared, appended and released, and how many more can be released at
         the level of the last period. `per_period` and `per_period_epsilon` are the cost to one unit in one period.

@@ -98,9 +98,9 @@ class Store(Home):
         """Erase a series: its counts, keys and noise. Its costs remain in the ledger.
 
         A periodic series can be dropped only if it has no periods and no period was ever released. Otherwise, only
-        its periods can be dropped, one by one. If `most_periods` is set, no more periods can be appended after a
-        released period was dropped, because the record of the units in that period is lost. The ledger keeps
-        `reason`.
+        its periods can be dropped, one by one. If `most_periods` is set, dropping a released period means that no
+        more periods can be appended, because the record of the units in the dropped period is lost. `reason` is
+        recorded in the ledger.
 
         Raises:
             NotFoundError: If there is no such series.
@@ -231,7 +231,7 @@ class Store(Home):
     def report(self, *, delta: float = DEFAULT_DELTA) -> str:
         """Return a report, as one self-contained HTML page, for the person who is responsible for the releases.
 
-        The report follows the questions of NIST SP 800-226, and contains only public parameters and published rows:
+        The report follows the questions of NIST SP 800-226. It contains only public parameters and published rows:
         guarantees, protected units, remaining budgets, every release with its error, the largest keys, and what is
         not guaranteed. The page makes no network requests and runs no scripts. Epsilon is shown at `delta`.
 

@@ -99,9 +99,10 @@ class Database:
         """Write the digest of the state file if the file has changed, then close the file."""
         if os.getpid() != self._process:
             return
-        with suppress(OSError, StoreError):  # without this digest, the next opening runs SQLite's integrity check
+        with suppress(OSError, StoreError):  # if writing fails, SQLite checks the file when it is next opened
             state = self._path.read_bytes()
-            journal = self._path.with_name(f"{STATE}-journal")  # a journal exists only if a rollback is needed
+            # If a journal exists, the state file must first be rolled back, so no digest of it is written.
+            journal = self._path.with_name(f"{STATE}-journal")
             if self._durable and _changes(state) != self._recorded_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
@@ -117,7 +118,7 @@ class Database:
             raise altered(self._path)
 
     def _check(self) -> None:
-        """Raise an error if the state file was altered. Triggers and views are alterations, as a store has none."""
+        """Raise an error if the state file was altered or has triggers or views, which sparsehist never creates."""
         # The first statement makes SQLite roll back a transaction that a killed process left open.
         if self.run("select 1 from sqlite_schema where type in ('trigger', 'view')"):
             raise altered(self._path)

@@ -50,9 +50,9 @@ def is_store(store: Path) -> bool:
 
 
 def check_format(store: Path) -> None:
-    """Raise an error if the format is unknown, a part is missing, or other users can write to the store.
+    """Raise an error if a store has an unknown format, if a file of it is missing, or if other users can write to it.
 
-    Warn if other users could replace it.
+    Warn if any user could replace the whole store, because its parent directory is writable for all users.
     """
     try:
         version = read_json(store / FORMAT)["sparsehist store"]
@@ -142,9 +142,10 @@ def spill_directory(parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_dead(parent: Path, begins: str, ends: str = "") -> None:
-    """Remove directories that killed processes left in `parent`: those of this user that no process has locked.
+    """Remove directories that killed processes left in `parent`.
 
-    Only directories whose names start with `begins` and end with `ends` are removed.
+    These are the directories of this user that no process has locked. Only directories whose names start with
+    `begins` and end with `ends` are removed.
     """
     for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  only names; there may be many files
         directory = parent / name

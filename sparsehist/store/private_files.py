@@ -1,4 +1,4 @@
-"""Read and write files of a store. A file is written completely or not at all, and before anything refers to it."""
+"""Read and write files of a store. A file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def check_file(directory: Path, registered: RegisteredFile) -> Path:
         raise StoreDamagedError(f"{path} is missing; restore the store from a backup") from None
     if size != registered.size:
         # The message must not show the sizes, because they reveal numbers of keys and units.
-        raise StoreDamagedError(f"{path} does not have its recorded size; restore the store from a backup")
+        raise StoreDamagedError(f"{path} was altered, as its size has changed; restore the store from a backup")
     return path
 
 

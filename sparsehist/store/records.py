@@ -41,8 +41,8 @@ class PathRecord:
     """A noise path of a series, with the files that belong to this path.
 
     `kind` is cells, workload, measure or interactive. `workload` is the name of the workload, measure or session of
-    queries. The path of the cells is created with the series; before its first release, any other path has the
-    `path_id` -1.
+    queries. The path of the cells gets its id when the series is created. Any other path gets an id at its first
+    release; until then, its `path_id` is -1.
     """
 
     series_id: str

@@ -186,7 +186,7 @@ class SeriesFiles:
         self._columns = _keys(self._read([], None).columns)
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """Return the keys at these positions of `counts`. Strings may be views of a buffer shared by other keys."""
+        """Return the keys at these positions of the file `counts`. Their strings may keep other keys in memory."""
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
@@ -233,7 +233,7 @@ class SeriesFiles:
         return self.all_keys().with_columns(pl.Series(_COUNT, np.repeat(count, size)))
 
     def _read(self, parts: Iterable[int], columns: list[str] | None) -> pl.DataFrame:
-        """Return the rows of some parts of the file `counts`. The schema and these parts form an Arrow stream."""
+        """Return the rows of some parts of `counts`, read as an Arrow stream: first the schema, then these parts."""
         stream = b"".join([self._schema, *(self._counts[number] for number in parts)])
         return pl.read_ipc_stream(io.BytesIO(stream), columns=columns)
 

@@ -160,7 +160,7 @@ class State:
         return self._histories[path_id]
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return the costs of all noise paths, even those of dropped series. `finest` is 0 before any release."""
+        """Return the cost of each noise path, even of dropped series. `finest` is its largest released level or 0."""
         rows = self._with_times("read_ledger")
         for row in rows:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -329,7 +329,7 @@ class State:
             self._event("refuse", self.generation, **columns)
 
     def record_publication(self, directory: Path) -> None:
-        """Record a directory before publishing in it. From then on, opening the store checks its public ledger."""
+        """Record a directory before publishing in it. Its public ledger is checked whenever the store is opened."""
         rows = self._database.run("select json_extract(metadata, '$.round') from release")
         listed = listed_in_ledger(directory, self.store_id)["releases"]
         if not {release["round"] for release in listed} <= {round_id for (round_id,) in rows}:

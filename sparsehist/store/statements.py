@@ -1,4 +1,4 @@
-"""Look up the package's SQL statements by name. A file in the folder `sql` contains several statements.
+"""Look up the package's SQL statements by name. Each file in the folder `sql` contains several statements.
 
 A statement begins with a line `-- name: …`, followed by a comment with its parameters and rows, and ends where the
 next statement begins. No two statements have the same name.

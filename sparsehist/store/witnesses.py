@@ -1,9 +1,9 @@
 """Read and write the files outside a store that show its generation: the generation file and public ledgers.
 
 A store restored from an old backup lacks the noise drawn since then, and would draw new noise for published levels.
-These files reveal that. The generation file `<store>.generation`, beside the store, gets a line after each commit,
-before anything is published. The public ledger `sparsehist-ledger.json`, beside the published files, lists the
-releases of each store that published there. Its entries are never removed.
+The files outside the store show that such a store is outdated. The generation file `<store>.generation`, beside the
+store, gets a line after each commit, before anything is published. The public ledger `sparsehist-ledger.json`, beside
+the published files, lists the releases of each store that published there. Its entries are never removed.
 """
 
 from __future__ import annotations

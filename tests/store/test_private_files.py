@@ -72,6 +72,6 @@ def test_a_truncated_file_is_named_without_its_length(tmp_path):
     """An error about a truncated file omits the length, which would reveal the number of keys or units."""
     written = write_file(tmp_path / "counts", bytes(4321), durable=False)
     (tmp_path / "counts").write_bytes(bytes(1234))
-    with pytest.raises(StoreDamagedError, match="does not have its recorded size; restore") as caught:
+    with pytest.raises(StoreDamagedError, match="its size has changed; restore") as caught:
         check_file(tmp_path, written)
     assert not any(digit.isdigit() for digit in str(caught.value).removeprefix(str(tmp_path)))

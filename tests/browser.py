@@ -76,7 +76,8 @@ class Visit(NamedTuple):
 
     def accessibility_faults(self, *, contrast: bool = True) -> list[str]:
         """Return the serious and critical accessibility faults that axe-core finds on the page."""
-        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # the browser allows this even if the page forbids scripts
+        # The browser runs scripts of tests even if the page forbids scripts.
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))
         # Finish all animations first, because contrast would be wrong while colours fade.
         self.tab.evaluate("document.getAnimations().forEach(animation => animation.finish())")
         rules = {"color-contrast": {"enabled": contrast}}

@@ -36,7 +36,7 @@ def asked() -> int:
 
 
 def assert_consistent(p_value: float, what: str = "the sample") -> None:
-    """Fail if a p-value is NaN or below its share of the suite's level; `what` names the sample in the message."""
+    """Fail if a p-value is NaN or below its share of the suite's error probability; the message contains `what`."""
     global _asked  # noqa: PLW0603 - the count belongs to the process, as the level belongs to the suite
     _asked += 1
     if not p_value >= SHARE:

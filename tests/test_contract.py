@@ -103,7 +103,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
 
 
 def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
-    """`epsilon=` and `delta=` can replace `level=` everywhere. Such a release fits a budget of the same values."""
+    """`epsilon=` and `delta=` can replace `level=` everywhere, and a release fits a budget with equal ε and δ."""
     store = sh.open(":memory:", seed=1)
     store.set_budget(epsilon=8, delta=1e-6)
     days = sh.create(store, sh.Files("log/*.parquet"), name="days", **QUERIES)

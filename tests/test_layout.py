@@ -59,7 +59,7 @@ def _is_core(imported):
 
 
 def test_the_core_only_computes():
-    """Modules of the core import only numpy, scipy, mpmath, other core modules and pure standard modules."""
+    """Modules of the core import only numpy, scipy, mpmath, each other and standard modules without side effects."""
     for name, source in _modules().items():
         if name.split(".")[1:2] and name.split(".")[1] in CORE:
             assert {one for one in _imports(source) if not _is_core(one)} <= OWNS_A_STATE.get(name, set()), name

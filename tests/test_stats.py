@@ -99,7 +99,7 @@ def test_an_impossible_outcome_is_rejected():
 
 
 def test_a_p_value_below_its_share_fails_and_is_counted():
-    """`assert_consistent` counts every p-value, and fails if the p-value is NaN or below its share of the level."""
+    """`assert_consistent` counts p-values; it fails if one is NaN or below its share of the error probability."""
     assert stats.SUITE_LEVEL == 1e-6
     assert pytest.approx(stats.SUITE_LEVEL) == stats.SHARE * stats.P_VALUES
     before = stats.asked()

@@ -22,7 +22,7 @@ from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 
 
 class FilesInMemory:
-    """Stand-in for the files of a series, with non-zero cells sorted by count and shuffled among equal counts."""
+    """Stand-in for the files of a series; non-zero cells are sorted by count, in random order if counts are equal."""
 
     def __init__(self, counts: np.ndarray, rng: np.random.Generator) -> None:
         cells = rng.permutation(np.flatnonzero(counts))

@@ -64,7 +64,7 @@ def test_metadata_of_another_type_are_refused(tmp_path: Path, changes: dict[str,
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"format": 1' + "1" * 5000 + "}"], ids=len)
 def test_metadata_that_are_no_object_are_refused(tmp_path: Path, text: str) -> None:
-    """A release file is refused if its metadata are a list, nested 100,000 deep or contain a 5,000-digit number."""
+    """A release file is refused if its metadata are a list, are too deeply nested or contain too long a number."""
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "a.parquet", metadata={"sparsehist": text})
     with pytest.raises(InputError, match="not a release"):
         sh.read(tmp_path / "a.parquet")

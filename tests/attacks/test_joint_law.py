@@ -50,9 +50,10 @@ def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: ob
 
 
 def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
-    """Return by how many standard errors P[first] - exp(epsilon)·P[second] exceeds delta, for the worst event.
+    """Return by how many standard errors two samples violate (epsilon, delta)-DP, for the worst event.
 
-    One half of the draws selects the worst event, and the other half estimates the event's two probabilities.
+    This is the excess of P - exp(epsilon)·Q over delta, where P and Q are the event's probabilities in the samples.
+    One half of the draws is used to find the worst event, and the other half to estimate P and Q.
     """
     half = len(first) // 2
     _, index = np.unique(np.concatenate([first, second]), return_inverse=True)

@@ -179,7 +179,7 @@ def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
 
 
 def test_an_engine_error_does_hold_a_secret() -> None:
-    """Control: DuckDB's own error message quotes the secret, so the tests above could find it in a message."""
+    """Control: DuckDB's own error message quotes the secret, so the tests above would detect such a message."""
     with pytest.raises(duckdb.Error, match="SECRET"):
         duckdb.sql(f"select '{SECRET}'::int").fetchall()
 

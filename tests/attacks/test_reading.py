@@ -80,14 +80,14 @@ def test_the_ending_of_each_file_says_what_separates_its_fields(tmp_path: Path) 
 
 
 def test_relations_whose_columns_differ_in_case_are_read_exactly_or_refused() -> None:
-    """A query that returns both USER_ID and user_id is refused; unused columns may differ only in case."""
+    """A query that returns both USER_ID and user_id is refused, but it may return Q and q if the log uses neither."""
     assert kept_or_refused(Query("select 1 as USER_ID, 2 as user_id, 'a' as query")) == "refused"
     read = kept_pairs(Query("select 'x' as Q, 'y' as q, 'z' as q_1, 'a' as query, 'u' as user_id"))
     assert read == {("u", "a")}
 
 
 def test_times_with_a_zone_are_refused() -> None:
-    """Privacy units that are times with a zone are refused, because DuckDB drops the zone and would merge users."""
+    """Times of day with a time zone are refused as privacy units: DuckDB drops the zone, which would merge units."""
     zoned = Query("select ('12:00:00+0' || i)::timetz as user_id, 'a' as query from range(3) t(i)")
     assert kept_or_refused(zoned) == "refused"
 

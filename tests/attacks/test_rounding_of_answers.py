@@ -56,7 +56,7 @@ def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: st
 
 @pytest.mark.parametrize("exponent", range(-8, 41, 4))
 def test_the_grid_of_cells_divides_one(exponent: int) -> None:
-    """Rounding noise before or after a count is added gives the same result, so the rounding reveals no count."""
+    """Noise can be rounded before or after adding the count, with equal results, so rounding reveals no count."""
     strategy = strategy_named("identity", Matrix(np.array([[0.5, 1.5]])))
     step = cell_grid(strategy, 1.3 * 2.0**exponent)
     assert step is not None

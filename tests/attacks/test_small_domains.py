@@ -65,7 +65,7 @@ DOMAINS = {
 @pytest.mark.parametrize("runs", [FEW, pytest.param(RUNS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("counts", DOMAINS.values(), ids=DOMAINS)
 def test_small_domains_have_the_dense_law(counts: list[int], runs: int) -> None:
-    """Pairs of cells, and numbers of published cells, are distributed as if noise had been added to every cell."""
+    """Noisy counts of two cells, and the number of published cells, are distributed as with noise on every cell."""
     sparse, dense = sparsely(np.array(counts), 1, runs), densely(np.array(counts), 2, 10 * max(runs, 500))
     assert_consistent(p_value(sparse, dense, [0]), "the first cell")
     if len(counts) > 1:
@@ -82,7 +82,7 @@ def test_a_wrong_scale_is_seen() -> None:
 
 @pytest.mark.parametrize("n", [5, 40], ids=["by rejection", "by rank"])
 def test_false_keys_are_neither_counted_nor_tracked(n: int) -> None:
-    """A new false key can be any of the 60 cells that are neither counted nor tracked, and none of the other 40."""
+    """Any of the 60 cells that are empty and not tracked can become a new false key, and none of the other 40 can."""
     rng, tracked = seeded(9), list(range(1, 100, 5))
     files = FilesInMemory((np.arange(100) % 5 == 0).astype(np.int64), rng)
     known = pl.DataFrame({"key_0": tracked})

@@ -49,7 +49,7 @@ def graphlike(pairs, *, directed=False):
 
 
 def test_the_karate_club_has_the_reference_values():
-    """The karate club graph has the reference distances, and a coalition in it has the reference level."""
+    """Distances in the karate club graph, and level and deviation of a coalition in it, equal reference values."""
     assert len(edges()) == len({frozenset(edge) for edge in edges()}) == 78
     hops = distances(edges(), 0)
     assert Counter(hops.values()) == {0: 1, 1: 16, 2: 9, 3: 8}
@@ -132,7 +132,7 @@ def test_a_network_shows_each_value_at_the_level_of_its_distance():
 
 
 def test_a_coalition_knows_what_its_nearest_member_knows():
-    """A coalition sees each other owner's value exactly as the member that is nearest to this owner sees it."""
+    """A coalition sees the value of an owner outside it exactly as the member nearest to that owner sees it."""
     club = Network(np.arange(34) * 100, edges(), RandomisedResponse(4_000))
     members = [16, 25, 8]
     together = club.coalition(members)

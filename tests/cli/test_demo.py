@@ -11,7 +11,7 @@ from sparsehist.cli import demonstration
 
 
 def test_the_demo_prints_what_it_publishes(here):
-    """The demo prints what its files and ledger contain. Its three releases together cost only the finest level."""
+    """The demo prints what its files and ledger contain. Its releases cost only as much as the finest of them."""
     words = [sys.executable, "-m", "sparsehist", "demo"]
     ran = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")

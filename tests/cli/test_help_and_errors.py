@@ -172,7 +172,7 @@ def test_a_new_parameter_of_a_series_is_an_option():
 
 
 def test_a_log_of_steps_shows_no_data(sparsehist, caplog):
-    """Log messages record each step without names, rows or sizes of the data, and do not change stdout."""
+    """Logging shows what a command does, but no values, file names or sizes of data, and does not change stdout."""
     rows = {"user": [*(f"user{i}" for i in range(900)), "SECRETunit"], "url": [*["/home"] * 900, "SECRET-key"]}
     pl.DataFrame(rows).write_parquet("SECRETfile.parquet")
     domain = "--domain strings(max_bytes=20) --max-keys 1 --cap 1 --name visits"
@@ -199,6 +199,6 @@ def test_a_warning_is_one_line_without_code(sparsehist, store):
 
 @pytest.mark.parametrize("options", ["", "--max-keys 5"])
 def test_a_plan_without_a_series_names_the_options_it_needs(sparsehist, options):
-    """A plan of a new series without a domain is refused with the names of the options to add."""
+    """If a new series is planned without a domain, the command fails, and the error names the options to add."""
     ran = sparsehist(f"plan {options}")
     assert ran.code == 2 and "--domain and --max-keys" in ran.err

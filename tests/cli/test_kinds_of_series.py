@@ -46,7 +46,7 @@ def test_running_counts_are_released_at_any_step(sparsehist, daily):
 def test_steps_are_repeated_or_refused(sparsehist, daily):
     """Appending the same step twice succeeds, and any inconsistent append is refused.
 
-    Other rows for a step, a skipped step, a missing step number and an append after `finish` are refused.
+    An append is refused if it changes the rows of a step, skips a step or follows `finish`.
     """
     append = "append s --series daily --input"
     assert sparsehist(f"{append} day_2.parquet --step 2 --json").json["status"] == "repeated"
@@ -107,7 +107,7 @@ def sales(here):
 
 
 def test_sums_are_declared_planned_and_released(sparsehist, sales):
-    """A release of a series with measures agrees with the plan, and a refusal names the largest level that fits."""
+    """A release with measures matches its plan, and an error about a level names the largest level still allowed."""
     measures = "--measure price:clip=100,step=0.01 --measure events:clip=5"
     domain = "--key country --domain catalogue('DE','ES','FR','US')"
     assert sparsehist(f"create s {sales} {domain} --max-keys 2 {measures} --name shop --cap 2").code == 0

@@ -11,7 +11,7 @@ def everybody(sparsehist):
 
 
 def test_the_ledger_shows_the_finest_level(sparsehist, store):
-    """Several releases of a series cost only their finest level, even after the series is dropped."""
+    """All releases of a series cost only as much as the finest of them, even after the series is dropped."""
     for name, level in (("a", "0.1"), ("b", "0.5"), ("c", "0.2")):
         assert sparsehist(f"{RELEASE} {name} --level {level}").code == 0
     (shown,) = sparsehist("show s --json").json["series"]

@@ -121,7 +121,7 @@ def digest(unit: tuple[object, ...], key: tuple[object, ...], salt: bytes = SALT
 
 
 def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[object, ...], int]:
-    """Count a case in plain Python, except for the mapping of keys to cells, and return a dict from key to count."""
+    """Count a case in plain Python; only keys are mapped to cells by the package. Return a dict from key to count."""
     log = (case.log if log is None else log).filter(
         pl.all_horizontal(pl.col(*case.unit).is_not_null() & (pl.col(*case.unit).cast(pl.String) != ""))
     )

@@ -43,7 +43,7 @@ def _sessions() -> tuple[object, object]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "3",
-        "spark.sql.session.timeZone": "America/Sao_Paulo",  # unusual, because counts must not depend on the time zone
+        "spark.sql.session.timeZone": "America/Sao_Paulo",  # an unusual time zone; counts must not depend on it
         "spark.sql.timestampType": "TIMESTAMP_NTZ",  # timestamps have no zone, as in Parquet files
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -97,7 +97,7 @@ def test_damaged_parquet_files_are_named(tmp_path):
 
 
 def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
-    """A glob pattern that meets an unreadable directory is refused, and the error hides the directory's name."""
+    """If a glob pattern matches an unreadable directory, it is refused, and the error does not name the directory."""
     for day in (1, SECRET_NUMBER):
         (tmp_path / f"day={day}").mkdir()
         a_frame([1], ["a"]).write_parquet(tmp_path / f"day={day}" / "log.parquet")
@@ -108,7 +108,7 @@ def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_sources_that_are_no_log_are_refused(tmp_path):
-    """A log that is a pipe, a directory, SQL text, a number or unreadable is refused, and no error shows a value."""
+    """A pipe, directory, SQL text, number or failing query is refused as a log, and no error shows a value."""
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "pipe.csv", tmp_path, "select 1 as user_id"):
         refused(NotFoundError, "no regular file.*Query", path)
@@ -125,7 +125,7 @@ def test_sources_that_are_no_log_are_refused(tmp_path):
 
 
 def test_files_that_disagree_are_refused(tmp_path):
-    """Files of one log may differ in integer width, but not in column names or other types."""
+    """Files of one log may have integers of different widths. Column names and all other types must be the same."""
     for i, dtype in enumerate((pl.Int32, pl.Int64, pl.UInt8)):
         a_frame([1, 2], ["a", "b"], schema_overrides={"user_id": dtype}).write_parquet(tmp_path / f"{i}.parquet")
     assert as_dict(count(tmp_path / "*.parquet")) == {"a": 1, "b": 1}

@@ -68,7 +68,7 @@ def test_salts_and_units_choose_differently():
 
 @pytest.mark.parametrize("bits", [0, 2])
 def test_colliding_hashes_merge_nothing_and_choose_by_value(bits, monkeypatch):
-    """If hashes collide, no pairs are merged, and deleting a unit or reversing rows changes no other kept keys."""
+    """If hashes collide, pairs stay distinct, and deleting a unit or reversing rows changes no other unit's keys."""
     monkeypatch.setattr(in_memory, "mixed", lambda words: words >> np.uint64(64 - bits) if bits else words * ZERO)
     log = a_log(200, 12)
     assert kept_pairs(log, max_keys=50) == set(log.rows())

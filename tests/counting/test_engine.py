@@ -77,7 +77,8 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
     cells, _ = found.cells(np.array(numbers, np.uint32))
     assert found.frame(cells).to_series().to_list() == list("abcab")
     anew = [pl.Series([text], dtype=pl.Categorical(pl.Categories("forgotten"))).to_physical().item() for text in "ab"]
-    assert anew == [0, 0]  # Control: in Polars itself, both texts have code 0, because it forgets unused categories.
+    # Control: Polars itself forgets unused categories, and therefore gives two different texts the same code 0.
+    assert anew == [0, 0]
 
 
 def test_a_range_of_almost_all_numbers_has_its_bounds():
@@ -115,7 +116,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
     first = rows[starts]
     for unit, cell in zip(units[first].tolist(), cells[first].tolist(), strict=True):
         kept.setdefault(unit, []).append(cell)
-    # The engine first sorts by the leading bits of the hashes, which must not change the order.
+    # The engine first sorts only by the leading bits of the hashes; the result must still be in the full order.
     assert kept == expected
     assert first_of_runs(units[first]).sum() == len(expected)
 

@@ -27,7 +27,7 @@ DECLARED = {"name": "queries", "unit": "user_id", "key": "query", "max_keys": 3,
     ],
 )
 def test_bad_rows_are_refused_or_dropped_and_never_quoted(changes, said, remedy):
-    """Bad rows are dropped, or refused with an error that names the column and the remedy and quotes no row."""
+    """Bad rows are dropped or refused, as declared. The error names the column and the remedy, and quotes no row."""
     log = spark.frame(pl.DataFrame({"user_id": [1, 2], "query": ["secret", "plum"], **changes}))
     with pytest.raises(DataError, match=said) as refused:
         count(log, portable=True)

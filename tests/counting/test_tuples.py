@@ -37,7 +37,7 @@ def test_taking_one_tuple_out_leaves_the_others_as_they_are():
 
 
 def test_a_tuple_with_a_missing_part_is_a_missing_unit():
-    """A privacy unit with a null or empty column is dropped, or refused with an error that names the column."""
+    """Rows with a null or empty unit column are refused, or dropped if so declared. The error names the column."""
     log = pl.DataFrame({"day": ["a", "b", None, ""], "ip": [1, None, 3, 4], "query": ["k", "k", "k", "k"]})
     with pytest.raises(errors.DataError, match="unit column 'day'"):
         count(log, unit=("day", "ip"))

@@ -46,7 +46,7 @@ def quoted(name: str) -> str:
 
 
 def by_duckdb(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run a counting query on DuckDB. Its text collation ignores case, which must not merge keys."""
+    """Run a counting query on DuckDB. Text columns have a collation that ignores case, which must not merge keys."""
     with duckdb.connect() as connection:
         connection.register("frame", log)
         columns = [f"{quoted(name)} {kind}" for name, kind in _typed(connection)]
@@ -106,7 +106,7 @@ def _has_icu(binaries: Path) -> bool:
 
 
 def by_postgres(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run a counting query on PostgreSQL. Its text collation is language-specific, which must not affect counts."""
+    """Run a counting query on PostgreSQL. The collation is language-specific, which must not affect counts."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: make test-warehouses installs it")
     server = _postgres()
     if not server.startswith("host="):

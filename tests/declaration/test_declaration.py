@@ -113,7 +113,7 @@ def test_a_file_that_a_text_names_is_not_opened(tmp_path):
 
 
 def test_every_word_of_sql_has_a_parameter():
-    """SQL accepts every declared parameter that has an SQL name, and lists required parameters first."""
+    """`sql_words` returns the parameters that SQL accepts, required ones first, and leaves out all others."""
     words = sql_words(Declaration)
     assert words[:2] == ["max_keys", "unit"]
     assert {"unit", "bounding", "noise", "cap", "unverified"} <= set(words)

@@ -39,7 +39,7 @@ def noise_at(family, order, seal_before=None):
 def check(family, order, seal_before):
     """Check the joint distribution of the noise.
 
-    Negative control: if the noise at one level is replaced by that of another vector, it must be rejected.
+    Negative control: if the noise at one level comes from another vector, the wrong distribution must be detected.
     """
     noise = noise_at(family, order, seal_before)
     assert_consistent(joint_p_value(family, noise), repr(family))

@@ -74,7 +74,7 @@ def test_what_was_released_is_released_again(family, truth, cap, steps):
 
 
 def test_bytes_that_are_not_a_vector_are_refused():
-    """Truncated, altered or other bytes are refused, without importing a noise family that they name."""
+    """Bytes that are not a complete, unaltered vector are refused, and no noise family they name is imported."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     vector.release(1)
     whole = vector.to_bytes()

@@ -52,7 +52,7 @@ def tree(family):
 
 
 def test_branches_cost_the_level_of_their_lowest_common_ancestor():
-    """Releases on one branch cost their finest level, and on several branches the level of their common ancestor."""
+    """Releases on one branch cost as much as the finest; those on several, as much as their common ancestor."""
     held = tree(DiscreteLaplace())
     expected = {
         ("parent",): 1,
@@ -99,7 +99,7 @@ def test_releases_of_different_vectors_have_no_common_ancestor():
 
 
 def test_a_release_is_resold_coarser_only_and_keeps_its_descent():
-    """A release can be resold only at a coarser level, and copies made by pickle or bytes keep their ancestors."""
+    """A release can be resold only at a coarser level. Copies made by pickle or `to_bytes` keep its ancestors."""
     vector = sh.MultipleRelease(DiscreteLaplace(), [5, 6, 7])
     parent = vector.release(1)
     for level in (1, 2):

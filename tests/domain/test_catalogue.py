@@ -70,7 +70,7 @@ def test_files_and_copies_hold_the_same_catalogue(tmp_path, values):
 
 
 def test_a_file_catalogue_is_read_from_a_copy(tmp_path):
-    """If a catalogue's file is gone, the text of the catalogue reads back from a copy with the recorded digest."""
+    """If a catalogue's file is gone, the catalogue can still be read from a copy that has the recorded digest."""
     path, copy = tmp_path / "areas.csv", tmp_path / "copy.parquet"
     path.write_text("id,url\n1,/a\n2,/b'c\n")
     domain = Catalogue(file=path, column="url")
@@ -102,7 +102,7 @@ def test_a_changed_file_is_refused(tmp_path):
 
 
 def test_long_catalogues_are_named_by_their_digest(tmp_path):
-    """The text of a catalogue with over a thousand values holds only a digest, so that reading it needs a copy."""
+    """The text of a catalogue of over 1,000 values has only a digest. Parsing it needs a copy of the values."""
     domain = Catalogue(range(1001))
     assert str(domain) == f"catalogue(sha256='{domain.sha256}')"
     assert domain.describe() == f"catalogue of 1001 integers, sha256 {domain.sha256}"

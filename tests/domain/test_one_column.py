@@ -48,7 +48,7 @@ def test_small_domains_hold_their_cells_in_order(domain, cells):
 
 
 def test_integers_reach_both_ends_of_64_bits():
-    """Integer domains as large as Int64 or UInt64 have the exact size, and draws fall into both of their halves."""
+    """Integer domains as large as Int64 or UInt64 have the correct size, and cells are drawn from both halves."""
     for bounds, dtype in ((SIGNED, pl.Int64), (UNSIGNED, pl.UInt64)):
         domain = Integers(*bounds)
         drawn = domain.draw(1000, rng=seeded(3))["key_0"]

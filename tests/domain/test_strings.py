@@ -46,7 +46,7 @@ SMALL = [
 
 
 def test_sizes_of_all_unicode_match_pythons_own_utf8():
-    """The sizes of string domains of up to 2 bytes or 2 characters count all strings that Python can encode."""
+    """A domain of all strings of up to 2 bytes or characters has as many cells as Python can encode such strings."""
     one, two = (sum(utf8_bytes(c) == width for c in SCALAR_VALUES) for width in (1, 2))
     assert Strings(max_bytes=1).size == one == 128
     assert Strings(max_bytes=2).size == one + one * one + two
@@ -65,7 +65,7 @@ def test_cells_are_those_listed_by_brute_force(domain, cells):
 
 
 def test_membership():
-    """Strings that are empty, too long or outside the alphabet are not members; lengths count bytes or characters."""
+    """Empty strings, strings of too many bytes or characters, and strings outside the alphabet are not members."""
     keys = frame(["", "a", "é", "éé", "ab", "abc", "€", "b\x00", "😀"])
     assert Strings(max_bytes=2).contains(keys).tolist() == [0, 1, 1, 0, 1, 0, 0, 1, 0]
     assert Strings(max_chars=2).contains(keys).tolist() == [0, 1, 1, 1, 1, 0, 1, 1, 1]

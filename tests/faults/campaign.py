@@ -57,7 +57,8 @@ def trace_calls(injection, trace):
 
     Only the main thread writes files. The threads of Polars write to eventfds; if that fails, they panic and hang.
     """
-    ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)  # a child process may trace this process
+    # Allow a child process to trace this process.
+    ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
     call, _, _ = injection.partition(":")
     words = ["strace", "-qq", "-o", trace, "-e", f"trace={call}", "-e", f"inject={injection}"]
     subprocess.Popen([*words, "-p", str(os.getpid())], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

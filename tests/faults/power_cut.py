@@ -137,7 +137,7 @@ class Disk:
                 directory, name = found
                 directory.pending.append({name: Directory() if call.name == "mkdirat" else None})
             return found is not None
-        if call.name == "syscall_0x1c3":  # cachestat, which older versions of strace cannot name, only reads
+        if call.name == "syscall_0x1c3":  # cachestat only reads; older versions of strace do not know its name
             return False
         raise NotImplementedError(call.name)
 
@@ -219,7 +219,7 @@ class Cut(NamedTuple):
     """A kind of power cut, which determines the unsynchronised changes that survive.
 
     Attributes:
-        changes: Function from n pending changes of a directory to the number k, of which the first k survive.
+        changes: Function from the number of pending changes of a directory to the number that survive, oldest first.
         writes: Function from the pending writes of a file to the writes that survive.
     """
 

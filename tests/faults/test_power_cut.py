@@ -48,9 +48,9 @@ def directories_and_times_are_those_of_the_model(monkeypatch):
 def moments(root, disk, calls, limit=None):
     """Replay calls, cut the power after each, write what survives, and yield the call's number and the kind of cut.
 
-    No cut follows a call without effect. None follows a write between two other writes either, because a later cut
-    may keep any part of the writes and so covers this case. At most `limit` cuts are chosen at random, and all kinds
-    of cuts after the last call are added.
+    The power is not cut after a call without effect, nor after a write between two other writes: a cut after the last
+    of these writes, which may lose any of them, covers this case. At most `limit` cuts are chosen at random. All
+    kinds of cuts after the last call are added.
     """
     chance = random.Random(1)
     rehearsal = copy.deepcopy(disk)

@@ -200,7 +200,7 @@ def prepare_clear(place):
 
 
 def unmove(place):
-    """Check that a moved store opens, and again after it is moved back; then move it for the next attempt."""
+    """Check that a store opens after a move, and is intact after a move back; then move it for the next attempt."""
     sh.open(place.root / "kept")
     (place.root / "kept").rename(place.store)
     inspect(place)

@@ -136,7 +136,8 @@ def good():
 def bad():
     """Return a dict from name to SQL of all composed queries that mix privacy units or depend on the row order.
 
-    The shape "two directions" does harm only if rows tie, so it is not combined with the source that has no ties.
+    The template "two directions" depends on the row order only if rows tie, so it is not used with the last source,
+    which has no ties.
     """
     return {
         f"{name} of {n}": shape.format(s=source)

@@ -104,14 +104,14 @@ def rows_of(connection, query):
 
 
 class Small:
-    """Databases of small tables: one unchanged, one shuffled, and one without each privacy unit."""
+    """Databases of small tables: one unchanged, one shuffled, and for each privacy unit one without its rows."""
 
     def __init__(self):
         self.engine = duckdb.connect(config={"threads": 2, "memory_limit": "500MB"})
         self.names: dict[int, list[str]] = {}
 
     def of(self, seed):
-        """Return the databases of a seed, created on first use: unchanged, shuffled, and one without each unit."""
+        """Return a seed's databases: unchanged, shuffled, and for each privacy unit one without its rows."""
         if seed not in self.names:
             held = tables(seed)
             every = [held, {name: frame.sample(fraction=1, shuffle=True, seed=seed) for name, frame in held.items()}]

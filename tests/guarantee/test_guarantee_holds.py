@@ -20,7 +20,7 @@ _MEETS = re.compile(r"\bjoin\b|\bover\b|group by|\(select|clicks c|distinct|unio
 
 @pytest.fixture(scope="module")
 def small():
-    """Provide databases with small tables: unchanged, shuffled, and without each privacy unit."""
+    """Provide databases of small tables: unchanged, shuffled, and for each privacy unit one without its rows."""
     made = Small()
     yield made
     made.engine.close()
@@ -162,7 +162,7 @@ def test_the_oracle_notices_a_check_that_lacks_a_rule(small, large, rule, monkey
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", WEAKENED)
 def test_the_oracle_notices_it_in_queries_at_random(small, large, rule, monkeypatch):
-    """Negative control: with one rule disabled, the oracle detects a harmful query among 300 random queries."""
+    """Negative control: if one rule of the query check is disabled, the oracle finds a harmful random query."""
     where, name, always, _ = WEAKENED[rule]
     monkeypatch.setattr(where, name, always if isinstance(always, frozenset) else lambda *_: always)
     rng = np.random.Generator(np.random.PCG64(99))

@@ -145,7 +145,7 @@ BEHIND_COLUMNS = """set variable n = 7; create sequence q;
     ],
 )
 def test_what_a_session_made_is_an_unchecked_source(made, table, tmp_path, monkeypatch):
-    """A series over a table, view or attached database of the session is recorded as an unchecked source."""
+    """If a series reads a table, view or attached database of the session, its source is recorded as unchecked."""
     monkeypatch.chdir(tmp_path)
     with duckdb.connect("a.db") as connection:
         connection.execute("create table log as select 1 as user_id, 'a' as query")

@@ -115,7 +115,8 @@ def test_no_threshold_is_named_for_a_delta_that_does_not_remain(delta: float) ->
 def test_the_exact_law_of_these_tests_is_right() -> None:
     """The exact probabilities in these tests are correct.
 
-    For one level, they equal the tail probability of the noise; for three levels, one equals a reference value.
+    At one level, the probability of exceeding a threshold is the tail probability of the noise. At the third of three
+    levels, it equals a reference value.
     """
     family = Gaussian()
     assert exceedance(family, [], "0.2", 5.0) == pytest.approx(float(ndtr(-5 / family.std("0.2"))), rel=1e-11)

@@ -104,7 +104,7 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
 def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
     """Tables of Poisson and Skellam numbers are exact up to the stated slack.
 
-    The same holds for tables of one of two such numbers, given their sum.
+    Tables of one Poisson or Skellam number, conditional on its sum with a second one, are exact up to this slack too.
     """
     half = (mean / 2, mean / 2)
     for family, law, mass in ((Poisson(), poisson_law, poisson_mass), (Skellam(), skellam_law, skellam_mass)):

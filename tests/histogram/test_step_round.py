@@ -128,7 +128,7 @@ def test_running_releases_have_the_joint_law_of_dense_ones(reference: DenseRelea
 def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseReleases) -> None:
     """In an open domain, a key is published only at steps at which it has units.
 
-    The releases are distributed as dense releases in which keys without units are hidden.
+    The releases have the same distribution as dense releases in which keys without units are hidden.
     """
     released = sparse(5, COUNTS, opened=True)
     assert not released.published[:, KINDS == 0].any()
@@ -151,7 +151,7 @@ def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -
 def test_a_history_keeps_the_lowest_threshold_and_bounds_no_noise_where_a_key_is_empty() -> None:
     """A history keeps only the lowest threshold of each release point.
 
-    In an open domain, it does not bound the noise of a key at release points at which the key has no units.
+    In an open domain, a history does not bound the noise of a key at release points at which the key has no units.
     """
     first, second = Point(0, Fraction(1)), Point(1, Fraction(1))
     past = PointHistory(hides_empty=True).with_release(first, 5.0).with_release(second, 6.0)

@@ -76,7 +76,7 @@ def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
     """Return the indices of the noisy numbers that one privacy unit can change."""
     if strategy.word == "identity":
         return np.arange(min(max_keys, strategy.workload.n_cells))
-    # The only marginals with direct noise in these tests form one table, in which a unit changes one answer per key.
+    # In these tests, marginals with direct noise are a single table, in which a unit changes one answer per key.
     if strategy.word == "direct" and isinstance(strategy.workload, Marginals):
         return np.arange(max_keys)
     return np.arange(strategy.workload.n_cells if strategy.invertible else strategy.workload.n_queries)
@@ -117,7 +117,7 @@ def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[st
 
 
 def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
-    """Random rounding goes up with the exact probability. Equal secret, strategy and level give equal rounding."""
+    """Noise is rounded up with the exact probability, and always alike for the same secret, strategy and level."""
     shares = np.array([0.0, 0.25, 0.6, 0.999])
     values = 0.5 * np.tile(np.concatenate([shares, shares - 3]), 50_000)
     path = path_name(strategy_named("identity", Prefix(8)))

@@ -66,7 +66,7 @@ def test_a_scripted_session_without_noise_follows_the_rule():
 
 @pytest.mark.usefixtures("silent")
 def test_updates_end_before_they_are_used_up():
-    """Without noise, even the worst queries do not use up all updates of a session with a single nonzero cell."""
+    """Without noise and with one nonzero cell, even the worst queries need fewer updates than a session allows."""
     counts = np.zeros(256, np.int64)
     counts[3] = 50_000
     session, rng = started(counts, mass=50_000, level=1, accuracy=0.2), np.random.default_rng(9)
@@ -83,7 +83,7 @@ def test_updates_end_before_they_are_used_up():
 
 
 def test_many_sessions_keep_their_bound():
-    """In 300 sessions of 40 queries, the share of sessions with too large an error is within the stated bound."""
+    """Of 300 sessions of 40 queries, no more than stated have an answer that misses the declared accuracy."""
     rng = np.random.default_rng(8)
     counts = rng.multinomial(40_000, rng.dirichlet(np.full(16, 0.3)))
     parameters = Weighing(cells=16, mass=40_000, level="0.28", accuracy=0.4)
@@ -124,7 +124,7 @@ def test_a_state_goes_on_from_its_bytes():
 
 
 def test_a_session_starts_from_what_fits_its_cells():
-    """A session starts from the histogram of a release; counts or releases that do not fit the cells are refused."""
+    """A session can start from a release, unless the number of cells is wrong or no released count is positive."""
     session = Weighing(cells=4, mass=1000, level=1, accuracy=0.1, started=True)
     assert first_guess(session, [1, 0, 0, 3]).tolist() == [0.25, 1 / 64, 1 / 64, 1 / 64 + 45 / 64]
     for counts, release in ((np.zeros(4, int), [1, 2, 3]), (np.zeros(4, int), [0, 0, 0, -1]), (np.zeros(3), [1] * 4)):

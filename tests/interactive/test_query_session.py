@@ -92,11 +92,11 @@ def test_it_is_charged_whole_before_anything_is_asked(series):
 
 
 def test_levels_beside_gaussian_noise_are_rho():
-    """In a series with Gaussian noise, the zCDP costs of all parts of a query session add up to its level, in rho."""
+    """With Gaussian noise, the zCDP costs of all parts of a query session add up to the session's level, a rho."""
     series = visits(sh.open(":memory:", seed=5), noise="gaussian")
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="0.1", accuracy="0.2")
-    assert session.parameters.mass != TRUE.sum()  # without `mass=`, the mass is measured with noise
+    assert session.parameters.mass != TRUE.sum()  # without `mass=`, the sum of all counts is measured with noise
     assert session.ask(EARLY).fresh
     assert [session._state.threshold_noise] == [update.threshold_noise for update in session._updates.values()]
     watch, answer = map(float, session.parameters.levels)
@@ -154,7 +154,7 @@ def test_it_goes_on_wherever_it_is_opened(tmp_path):
 
 @pytest.mark.parametrize("failure", [StoreError("the disk is full"), KeyboardInterrupt()])
 def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeypatch, failure):
-    """If committing an update fails, the next query commits it first, because the failure revealed the update."""
+    """If committing an update fails, the next query commits it first, because the error shows that one was due."""
     session = series.interactive("ad_hoc", **ASKED)
     k = session.updates_left
 
@@ -261,7 +261,7 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
 
 
 def test_one_question_follows_its_law():
-    """The outcome of one query (high, low or near) has its exact distribution; noise half as wide is rejected."""
+    """The outcome of a query (high, low or near) has the exact distribution, and noise half as wide is detected."""
     asked, seen = pl.col("page").is_in([0, *range(8, 14)]), np.zeros(3, int)
     for number in range(600):
         if number % 50 == 0:
@@ -276,7 +276,7 @@ def test_one_question_follows_its_law():
 
 
 def test_watching_costs_no_more_than_it_may():
-    """Checking five queries costs at most the stated epsilon for any outcome. With half the noise, it costs more."""
+    """Checking five queries costs at most the stated epsilon for every outcome, but more if the noise is halved."""
 
     def loss(guesses, moves, checks=4):
         one, other = (epoch(gaps, 12, 1.0, checks=checks) for gaps in (guesses, np.add(guesses, moves)))

@@ -34,7 +34,7 @@ def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
 
 
 def triggers_seen(values, **changed):
-    """Run AboveThreshold many times; count how often each value is the first to trigger, and how often none is."""
+    """Run AboveThreshold many times; count how often each value is the first to trigger, and how often none does."""
     seen = np.zeros(len(values) + 1, int)
     about, rng = SparseVector(threshold=THRESHOLD, level=1, split="1/2", **changed), np.random.default_rng(81)
     for _ in range(RUNS):
@@ -44,7 +44,7 @@ def triggers_seen(values, **changed):
 
 
 def test_it_follows_its_law_and_not_another():
-    """The first query to trigger has its exact distribution; a noiseless threshold or half the noise is rejected."""
+    """The first query to trigger has the exact distribution. A noiseless threshold or half the noise is detected."""
     seen = triggers_seen(VALUES)
     assert_consistent(g_test(seen, first_trigger(VALUES)))
     assert_detected(g_test(seen, first_trigger(VALUES, threshold_rate=None)), "a noiseless threshold")
@@ -58,7 +58,7 @@ def test_monotone_questions_have_half_the_noise():
 
 
 def test_after_a_trigger_the_threshold_is_drawn_afresh():
-    """After a trigger, answers are distributed as with new threshold noise; keeping the old noise is rejected."""
+    """After a trigger, answers are distributed as if the threshold had new noise; keeping old noise is detected."""
     seen, kept = np.zeros(2, int), np.zeros(2, int)
     about, rng = SparseVector(threshold=0, level=2, triggers=2, split="1/2"), np.random.default_rng(82)
     for _ in range(2 * RUNS):  # about one run in three triggers
@@ -95,7 +95,7 @@ def test_what_it_costs_by_enumeration():
 
 
 def test_default_splits_and_levels():
-    """By default, threshold and queries share the level as 1 : 2^(2/3), or as 1 : 1 if queries are monotone."""
+    """By default, the level is split between threshold and queries as 1 : 2^(2/3), or 1 : 1 for monotone queries."""
     first, second = SparseVector(5, 1).levels
     assert float(second / first) == pytest.approx(2 ** (2 / 3), rel=1e-3)
     assert SparseVector(5, 1, monotone=True).levels == (Fraction(1, 2), Fraction(1, 2))

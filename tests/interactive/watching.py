@@ -20,7 +20,7 @@ def at_least(rate, least):
 
 
 def epoch(gaps, threshold, watch, *, checks=4):
-    """Return the probabilities that the first query measured is query 1 (high), query 1 (low), 2 (high), …, or none.
+    """Return the probability of each first measurement: query 1 (too high), query 1 (too low), query 2 …, or none.
 
     A query is measured if its hypothesis answer is found too high or too low. `gaps` are hypothesis answers minus
     true answers; a privacy unit changes each by at most 1. The threshold noise has scale 2 / watch, and the noise of
@@ -38,5 +38,5 @@ def epoch(gaps, threshold, watch, *, checks=4):
 
 
 def checks_of_one_query(parameters, gap, *, checks=4):
-    """Return the probabilities that the first query of a session is found high, low or near."""
+    """Return the probabilities that the first query of a session is classified as high, low or near."""
     return epoch([gap], int(parameters.threshold), float(parameters.levels[0]), checks=checks)

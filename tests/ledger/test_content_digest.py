@@ -31,12 +31,12 @@ ABOUT = {"name": "public", "level": "0.1", "columns": [1, 2.5, None, True]}
     ],
 )
 def test_every_change_changes_the_digest(frame, metadata):
-    """Changing any value, type, null, name or order in rows or metadata changes the digest."""
+    """The digest changes with any value, type, null or name, with the order of rows or columns, and with metadata."""
     assert content_digest(frame, metadata) != content_digest(FRAME, ABOUT)
 
 
 def test_the_digest_does_not_depend_on_chunks_or_on_the_order_of_metadata():
-    """Equal content has the same digest in every version, whatever the chunks and the order of the metadata."""
+    """Equal content has the same digest in all package versions, whatever its chunks and order of metadata."""
     digest = content_digest(FRAME, ABOUT)
     assert digest == "11ae5910009c1699d2a0778dc196d2577329160a9ef304a626789884922ae787"
     assert content_digest(pl.concat([FRAME[:1], FRAME[1:]], rechunk=False), dict(reversed(ABOUT.items()))) == digest

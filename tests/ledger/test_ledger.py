@@ -123,7 +123,8 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
         store.set_budget(epsilon=3, delta=1e-6, route=route, population=route)
         a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)
         second = a_series(store, f"second_{route}", population=route)
-        if route == "gaussian":  # the other branch is a series with Laplace noise, which this route refuses
+        # The route "gaussian" refuses the alternative in the counterexample, Laplace noise, so this release is safe.
+        if route == "gaussian":
             second.release("a", level="0.1887", threshold=500)
             continue
         with pytest.raises(BudgetExceededError, match="largest level that would fit"):

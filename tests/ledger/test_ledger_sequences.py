@@ -193,7 +193,7 @@ class Beside:
             state.commit_round(NewRound(to, name, level, {}, {}, np.zeros(M) if new else None))
 
     def expect(self, series: Series, path: Path, level: Fraction) -> type[RefusedError] | None:
-        """Return the class of the refusal that is expected, or None if the release is allowed.
+        """Return the expected exception class, or None if the release should be allowed.
 
         Here, budgets in epsilon cover only Gaussian noise, without open domains. All releases together cost as much
         as one Gaussian release at the sum of the finest levels of all noise paths. They fit the budget if the exact
@@ -313,7 +313,7 @@ class Beside:
             assert row["epsilon"] >= 0.99 * max(own_epsilon(path) for path in paths)
 
     def check_everybody(self, row: dict, populations: list[str]) -> None:
-        """Check the ledger row over all populations.
+        """Check the ledger's total row, which covers all populations.
 
         Its cost is the largest cost of any set of populations in which no two populations are declared disjoint.
         """
@@ -341,7 +341,7 @@ def number(level: str | None) -> Fraction:
 
 
 def shown(row: dict) -> float:
-    """Return the epsilon of a ledger row, or infinity if the row has none and warns about it."""
+    """Return the epsilon of a ledger row. If the row has none, check that it has a warning, and return infinity."""
     assert (row["epsilon"] is None) == ("no epsilon" in (row["warning"] or ""))
     return math.inf if row["epsilon"] is None else row["epsilon"]
 

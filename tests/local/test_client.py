@@ -20,7 +20,7 @@ RNG = entropy.seeded(71)
 
 
 def test_a_day_has_one_report_whatever_happens():
-    """A RAPPOR client has one report per day and setting, even after repeated calls, storage and relaxing."""
+    """A RAPPOR client keeps its report of a day and setting if called again, restored or given a finer setting."""
     client = RapporClient.start(QUIET, "page", rng=RNG)
     client, first = client.report(date(2024, 1, 1), rng=RNG)
     assert first.shape == (128,)
@@ -38,7 +38,7 @@ def test_a_day_has_one_report_whatever_happens():
 
 @pytest.mark.parametrize("truth", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_clients_follow_the_joint_law(truth, monkeypatch):
-    """Reports of 6,000 clients, before and after relaxing, follow their exact joint distribution."""
+    """Reports of 6,000 clients have the exact joint distribution, before and after a change to a finer setting."""
     rng = np.random.default_rng(70 + truth)
     monkeypatch.setattr(Rappor, "filter", lambda *_: np.array([bool(truth)]))
     seen, redrawn = np.zeros(64, int), np.zeros(64, int)

@@ -20,7 +20,7 @@ def spread(k: int, epsilon: float, people: int, count: float) -> float:
 
 
 def test_estimates_are_unbiased_with_the_stated_spread(monkeypatch):
-    """Over 1,000 surveys, frequencies estimated from randomised response are unbiased and vary as stated."""
+    """Over 1,000 surveys, frequencies from randomised response are unbiased, with the stated standard deviation."""
     from sparsehist.dense import multiple_release
 
     seeds = iter(range(10**6))

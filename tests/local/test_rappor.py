@@ -65,7 +65,7 @@ def columns(z1, w1, z2, w2):
 
 
 def test_settings_have_the_reference_values():
-    """RAPPOR settings have the reference epsilons for one, two and many reports, and the reference deviations."""
+    """For RAPPOR settings, epsilon (one, two and many reports) and the standard deviation equal reference values."""
     setting = Rappor(bits=64, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
     assert setting.epsilon() == 4.3944491546724387656
     assert setting.epsilon(reports=1) == pytest.approx(1.0742858641667281836, rel=1e-15)
@@ -94,7 +94,7 @@ def test_reports_cost_what_enumeration_says():
 
 
 def test_coarse_reports_have_their_law_and_all_together_say_what_the_fine_ones_say():
-    """Coarsened reports have their exact distribution, and cost nothing in addition to the fine reports."""
+    """Coarsened reports have the exact distribution, and add no privacy loss to that of the fine reports."""
     laws = [enumerated(truth) for truth in (0, 1)]
     for truth, law in enumerate(laws):
         for z1, w11, w12 in itertools.product((0, 1), repeat=3):
@@ -124,7 +124,7 @@ def test_histories_in_both_directions_follow_the_enumeration(truth):
 
 
 def test_wrong_histories_are_seen():
-    """Negative control: reports coarsened one by one, reports redrawn, and a wrong memo probability are rejected."""
+    """Negative control: coarsening reports one by one, redrawing them, or a wrong memo probability is detected."""
     rng = entropy.seeded(21)
     z2, w2 = history(FINE, truths(1), rng)
     one_by_one = [coarser_history(STEP, z2, report[None], rng=rng) for report in w2]
@@ -206,7 +206,7 @@ def test_estimates_are_unbiased_with_the_spread_they_state():
 
 
 def test_more_candidates_than_bits_are_compared_with_the_rest():
-    """With more candidates than bits, decoded counts stay unbiased, and the deviation covers hash collisions."""
+    """With more candidates than bits, decoded counts are unbiased, and their stated deviation includes collisions."""
     setting = Rappor(64, 2, "0.9", 1, 0)
     rng = entropy.seeded(33)
     scores = []

@@ -41,7 +41,7 @@ class Mutation:
 
     @property
     def title(self) -> str:
-        """Return a title for this mutation in one line."""
+        """Return a one-line title of this mutation."""
         return f"{self.file}: {self.before.strip()[:60]!r} -> {self.after.strip()[:60]!r}"
 
 

@@ -21,7 +21,7 @@ Noise = Mapping[Fraction, NDArray[Any]]
 
 
 def in_order(family: Any, order: Sequence[Fraction], draws: int, seed: int) -> dict[Fraction, NDArray[Any]]:
-    """Draw noise at each level in this order, each time given the noise at the nearest levels drawn so far."""
+    """Draw noise at levels in the given order, each conditional on the noise already drawn at the nearest levels."""
     rng, known = entropy.seeded(seed), {}
     for level in order:
         known[level] = noise_at_level(family, level, known, draws, rng=rng)

@@ -51,7 +51,7 @@ def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
 
 
 def looks(family: Family, seed: int) -> dict[str, float]:
-    """Return a dict from comparison to p-value.
+    """Make all comparisons that a noise family must pass, and return a dict from their names to p-values.
 
     The entry "order" is 1 if carrying noise values to another level preserves their order, and otherwise 0.
     """
@@ -90,7 +90,7 @@ def looks(family: Family, seed: int) -> dict[str, float]:
 
 @EVERY_FAMILY
 def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -> None:
-    """Noise that is refined, inserted, carried or drawn from a tail has the joint distribution of coarsened noise."""
+    """Noise at three levels has one joint distribution in every order of drawing, and its tail functions agree."""
     for name, p_value in looks(family, 501).items():
         assert_consistent(p_value, f"{type(family).__name__}.{name}")
 

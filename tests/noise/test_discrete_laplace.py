@@ -42,7 +42,7 @@ def exceeds(tail: Tail, k: int, power: int = 0) -> mpmath.mpf:
 
 
 def sized_pmf(tail: Tail, x: int) -> mpmath.mpf:
-    """Return the probability of x for a number with a random sign whose absolute value has this tail."""
+    """Return P[N = x] for a symmetric random number N whose absolute value has the given tail."""
     size = abs(x)
     mass = (exceeds(tail, size - 1) if size else mpmath.mpf(1)) - exceeds(tail, size)
     return mass if x == 0 else mass / 2
@@ -121,7 +121,7 @@ def test_refining_one_value_follows_its_kernel(start: int) -> None:
 
 
 def test_near_levels_mostly_share_their_noise() -> None:
-    """The share of noise that is equal at two close levels agrees with the exact probability of equal noise."""
+    """Noise at two close levels is equal as often as the exact probability says."""
     fine = FAMILY.sample(DRAWS, "1", rng=entropy.seeded(57))
     coarse = FAMILY.coarsen(fine, "1", "0.99", rng=entropy.seeded(58))
     with mpmath.workdps(30):

@@ -114,7 +114,7 @@ def test_probabilities_rounded_to_four_bits_are_noticed(monkeypatch: pytest.Monk
 
     class Coarse:
         def integers(self, _low: int, _high: int, size: int, **_options: object) -> np.ndarray:
-            """Return words with four random bits; the fixed lower bits are those of the middle of each interval."""
+            """Return words of four random bits and fixed bits for the middle of the remaining interval."""
             return (entropy.seeded(33).integers(0, 16, size).astype(np.uint64) << np.uint64(60)) | np.uint64(2**59)
 
     drawn = draw(geometric(Fraction(1, 2)), 15_000, rng=Coarse())

@@ -75,7 +75,7 @@ def test_poisson_numbers_follow_their_law(mean: float) -> None:
 
 
 def test_no_law_rests_on_the_discrete_draws_of_numpy() -> None:
-    """The package never calls a numpy method that rests on numpy's own binomial or Poisson draws."""
+    """The package never calls a numpy method that uses numpy's binomial or Poisson sampling."""
     asked = re.compile(
         r"(?:rng|generator\(\))\.(?:binomial|poisson|multinomial|hypergeometric|multivariate_hypergeometric|"
         r"negative_binomial|geometric|logseries|zipf|dirichlet|gamma|standard_gamma|beta)\("

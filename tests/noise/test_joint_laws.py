@@ -135,7 +135,7 @@ def test_wrong_insertions_are_rejected(wrong):
 
 @pytest.mark.parametrize(("family", "levels"), [law for law in LAWS if isinstance(law[0], JumpFamily)], ids=repr)
 def test_levels_share_their_value_to_the_last_bit_as_often_as_the_bridge_is_zero(family, levels):
-    """The share of noise that is equal at two levels, bit for bit, agrees with the exact probability."""
+    """Noise at two levels is bitwise equal as often as the exact probability says."""
     levels = tuple(map(Fraction, levels))
     for order in permutations(levels):
         noise = in_order(family, order, DRAWS, 206)

@@ -49,7 +49,7 @@ def counting(
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
-    """Check that the counted units differ only in `unit`, and return the summed levels of the periods that differ."""
+    """Check that two results of `counting` differ only in `unit`; return the summed levels of periods that differ."""
     differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
@@ -89,7 +89,8 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
     assert by_user == Fraction(row["level"])
     said = Fraction(row["per_period"].split()[0])
     largest = max(map(Fraction, LEVELS.values()))
-    # The order of appending decides which period replaces a deleted one, so the ledger charges the costliest two.
+    # If a unit's rows in one period are deleted, the unit may count in another period instead. Which one depends on
+    # the order of appending, so the ledger charges the two costliest periods.
     assert by_period <= said <= 2 * largest
     assert (by_period > largest) == (said > largest) == (most < len(ORDER))
     if most == 1:
@@ -139,7 +140,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
                 ledger.check(release)
             except BudgetExceededError:
                 refused += 1
-                # The ledger charges the two costliest periods, even if no history can exchange one for the other.
+                # The ledger charges the two costliest periods, even if no unit can count in one instead of the other.
                 bound = sum(sorted(after.values())[-2:]) if (protects, most) == ("user-week", 2) else None
                 assert (bound or worst(after, protects, most)) > limit
             else:
@@ -154,7 +155,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """Deltas of periods add up for a user, and only the largest counts for a user-week. Large deltas are refused."""
+    """Deltas of periods add up per user; per user-week, the largest counts. Deltas beyond the budget are refused."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),

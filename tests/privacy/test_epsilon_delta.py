@@ -77,7 +77,8 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
         told = guarantee(total_cost(costs), delta)
         exact = delta_by_integration(told, Fraction(rho), [Fraction(coin) for coin in coins])
         assert exact <= delta * (1 + 1e-6)
-        if told < sum(map(float, coins)) * 0.998:  # otherwise the sum of epsilons is stated
+        # Unless the stated epsilon is close to its limit, the sum of epsilons, no smaller epsilon has this delta.
+        if told < sum(map(float, coins)) * 0.998:
             assert delta_by_integration(told * (1 - 1e-4), Fraction(rho), list(map(Fraction, coins))) > delta
 
 
@@ -91,7 +92,7 @@ def test_skellam_noise_adds_up_by_orders():
 
 
 def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
-    """Poisson noise alone has its exact epsilon.
+    """The stated epsilon of Poisson noise alone is exact.
 
     With Poisson and Gaussian noise together, epsilon is at most 3 % above that of the best split of delta.
     """

@@ -88,7 +88,7 @@ def test_no_adversary_gets_beyond_the_pure_filter(steps):
 
 
 def test_best_of_routes_accounting_is_found_out():
-    """Negative control: taking the best of several bounds is unsound; at delta 1e-6, it allows 1.945e-6."""
+    """Negative control: the best of several bounds is unsound; it promises delta 1e-6, but delta is 1.945e-6."""
     first, branches = Move("gaussian", 0.0209), (Move("gaussian", 0.1887), Move("coin", 2.149))
     assert all(passes_every_curve((first, second), 3.0, 1e-6) for second in branches)
 
@@ -96,7 +96,7 @@ def test_best_of_routes_accounting_is_found_out():
         yield from branches if made else (first,)
 
     assert most(pair, 3.0, 2) == pytest.approx(1.945e-6, rel=1e-3)
-    for second in branches:  # if only one second release is possible, delta is not exceeded
+    for second in branches:  # if the second release is fixed in advance, delta is not exceeded
         assert most(lambda made, second=second: (second,) if made else (first,), 3.0, 2) < 1.001e-6
 
 
@@ -134,7 +134,7 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
     epsilon, delta = 1.0, 1e-6
 
     def whole(made: tuple[Move, ...]) -> Iterable[Move]:
-        """Yield a release of 68 % of the largest rho first; next, either the rest of rho or all unused delta."""
+        """Yield the next possible releases: 68 % of the largest rho, then the remaining rho or all unused delta."""
         full = float(filter_on("gaussian", Fraction(1), Fraction("1e-6")).limit)
         if not made:
             yield Move("gaussian", 0.68 * full)
@@ -165,7 +165,7 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
     """
     divergence = {level: float(coin_divergence(order, Fraction(level))) for level in (coarse, fine)}
     kept = {level: 1 / (1 + math.exp(-level)) for level in (coarse, fine)}
-    # In lossless randomised response, the coarse coin is the fine coin, or a fair coin with probability `replaced`.
+    # In lossless randomised response, the coarse coin is the fine coin or, with probability `replaced`, a new toss.
     replaced = 1 - (2 * kept[coarse] - 1) / (2 * kept[fine] - 1)
     gaussian_instead = math.exp((order - 1) * (divergence[fine] - divergence[coarse]))
     moment = 0.0
@@ -186,7 +186,7 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
 
 
 def test_two_populations_with_a_filter_each_add_up():
-    """A person in two populations loses at most both budgets together, even if releases are chosen adaptively."""
+    """For a person in two populations, the privacy loss of adaptive releases is at most the sum of both budgets."""
     one, other = filter_on("gaussian", Fraction(1), Fraction("1e-5")), filter_on("pure", Fraction(1, 2))
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
@@ -279,7 +279,7 @@ def test_a_level_keeps_to_its_goal_and_a_thousandth_more_does_not(law):
 
 
 def test_poisson_series_share_delta_for_ever():
-    """Each Poisson series is charged at half of the delta that earlier series left, so that later series fit."""
+    """Each Poisson series may use half of the delta that earlier series left, so that more series can be added."""
     within = filter_on("poisson", Fraction(3), Fraction("1e-6"))
     first = within.charge("poisson", Fraction("0.01"))
     assert first == pytest.approx(poisson.epsilon(0.5e-6, "0.01"), rel=1e-8)

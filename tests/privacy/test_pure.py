@@ -64,7 +64,7 @@ def test_different_guarantees_compose_to_the_reference_values(epsilon: float, ea
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(0.01, 1.5), st.sampled_from([0, 1e-9, 1e-3])), min_size=1, max_size=9))
 def test_different_guarantees_are_those_of_all_coins_thrown(each: list) -> None:
-    """The delta of different guarantees equals a sum over all outcomes; rounding of privacy losses only raises it."""
+    """The delta of composed guarantees is a sum over all outcomes; rounding of losses can only increase it."""
     losses = np.zeros(1)
     chances = np.ones(1)
     for level, _ in each:

@@ -117,7 +117,7 @@ def test_steps_are_appended_in_order_and_each_once() -> None:
 @pytest.mark.parametrize("types", [(pl.Int64, pl.String), (pl.Datetime("us"), pl.Datetime("ns"))])
 @pytest.mark.parametrize("of", ["step", "period"])
 def test_units_of_several_columns_keep_their_types(types: tuple[Any, Any], of: str) -> None:
-    """A unit column must have one data type in all steps or periods, because another type would give other units."""
+    """A unit column must have one data type in all steps or periods, so that a unit is recognised each time."""
     kind: dict[str, Any] = {"steps": 9} if of == "step" else {"every": sh.Every("day", most_periods=1)}
     series = sh.create(
         ":memory:", name="log", unit=["part", "user"], key="key", max_keys=1, domain=sh.Integers(50), **kind

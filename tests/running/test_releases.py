@@ -45,7 +45,7 @@ ROUNDS = [
 
 
 def days() -> list[pl.DataFrame]:
-    """Return logs of five days in which each cell has the running counts of its kind in `HISTORIES`."""
+    """Return logs of five days, which give each cell the running counts of its row of `HISTORIES`."""
     new = np.diff(COUNTS, axis=1, prepend=0)
     found = []
     for step in range(5):
@@ -55,7 +55,10 @@ def days() -> list[pl.DataFrame]:
 
 
 def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Release through a store; return published flags and noisy counts (or 0); shape (releases, cells) each."""
+    """Make the releases of `ROUNDS`; return which cells are published, and noisy counts, or 0 for unpublished cells.
+
+    Both arrays have the shape (releases, cells).
+    """
     series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
     published, values = (np.zeros((len(ROUNDS), len(COUNTS)), dtype) for dtype in (bool, float))
     log, appended = days(), 0

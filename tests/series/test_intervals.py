@@ -68,7 +68,7 @@ class Scene:
         return float(law[self.covers(count, noisy, alpha)].sum() / law.sum())
 
     def naive_p_value(self, count: int, noisy: np.ndarray, alpha: float) -> float:
-        """Return a p-value for a coverage of 1 - alpha by naive 95 % intervals, which ignore the threshold."""
+        """Return a p-value for a coverage of 1 - alpha by naive intervals, noisy count ± 1.96 standard deviations."""
         found = int((np.abs(noisy - self.mean - count) <= 1.959964 * self.std).sum())
         return binomial_test(found, noisy.size, 1 - alpha)
 
@@ -81,7 +81,7 @@ class Scene:
     ],
 )
 def test_coverage_is_nominal_for_every_true_count(noise: str, cells: int, alpha: float) -> None:
-    """Intervals of published counts have the computed exact coverage, which is at least the nominal coverage.
+    """Intervals of published counts contain the true count as often as computed, and at least as often as stated.
 
     This holds for true counts below, at and above the threshold. Naive intervals are detected as wrong.
     """
@@ -158,7 +158,7 @@ def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
         noisy[rows] = scene.publish(int(count), int(rows.sum()), int(count))
     found = count_estimates(scene.family, scene.level, noisy, scene.bound, scene.step)
     assert (found.counts >= 0).all()
-    # A true count above `top`, which this test does not draw, would hardly ever have such a small noisy count.
+    # Use only noisy counts far below `top`; larger ones could belong to true counts above `top`, which are not drawn.
     seen = noisy < top - 7 * scene.std
     near = seen & (noisy < scene.bound + 2 * scene.std)
     for rows in (near, seen & ~near):

@@ -75,7 +75,7 @@ def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) 
 
 
 def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
-    """With weighted counts and max_keys=2, a unit's values at eight keys have weight 1/2; no mean is published."""
+    """With weighted counts and max_keys=2, a unit with eight keys adds half of its values; no mean is published."""
     log = pl.DataFrame({"unit": 1, "key": range(8), "price": 50.0})
     measures = ["price:clip=8", sh.Measure.events(most=4)]
     series = over_log(log, max_keys=2, domain="integers(8)", bounding="share", measures=measures)

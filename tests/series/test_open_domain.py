@@ -46,7 +46,7 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
     past: list[tuple[str, float]] = []
     before, left, shares = 0.0, LEVELS[noise].copy(), []
     for i in range(6):
-        # The number of published keys selects the next level: an unused level while there are any, then any level.
+        # The next level depends on the number of published keys. It is an unused one until all four have been used.
         level = left.pop(len(ever) % len(left)) if left else LEVELS[noise][len(ever) % 4]
         release = series.release(f"r{i}", level=level)
         bound = release.metadata["effective_threshold"] - 1
@@ -58,7 +58,7 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
         before += term
         assert before <= release.metadata["delta_infinity"] * (1 + 1e-9) <= 0.1
         shares.append(release.metadata["delta_share"])
-    assert len(ever) / KEYS < 0.1  # the expected fraction is 60 standard deviations below 0.1
+    assert len(ever) / KEYS < 0.1  # the expected fraction of published keys is 60 standard deviations below 0.1
     assert 0.05 < before < 0.1
     assert_detected(binomial_test(len(ever), KEYS, 1.1 * before), "a delta ten per cent too large")
     assert shares == sorted(shares, reverse=True)

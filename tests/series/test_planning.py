@@ -52,7 +52,7 @@ def test_the_mean_error_is_that_of_draws(family, distance):
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete_laplace"])
 def test_what_is_planned_happens(noise):
-    """Keys are published as often as a plan predicts from their counts, but not as often as for a 5 % finer level."""
+    """Keys are published as often as planned for their counts; a plan for a 5 % finer level is detected as wrong."""
     family = family_named(noise, 4)
     threshold = plan(["0.02"], domain="strings(max_bytes=12)", max_keys=4, noise=noise, false_keys=5).levels[
         "threshold"

@@ -94,7 +94,7 @@ def test_all_ranges_are_answered_on_demand(tmp_path):
 
 
 def test_ranges_of_days_and_of_cells_are_one_workload():
-    """Ranges of days given as dates, strings or cell numbers are the same workload, and are shown as dates."""
+    """Ranges of days may be given as dates, strings or cell numbers. The release is the same, and shows dates."""
     log = pl.DataFrame({"unit": range(900), "day": [dt.date(2024, 1, 1 + i % 28) for i in range(900)]})
     days = over_log(log, key="day", domain=sh.Dates("2024-01-01", "2024-12-31"))
     weeks = sh.workload.Ranges(keys=[(dt.date(2024, 1, 1), "2024-01-07"), ("2024-01-08", dt.date(2024, 1, 14))])

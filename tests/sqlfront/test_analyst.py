@@ -77,7 +77,7 @@ def _everything(*directories):
 
 
 def test_every_attempt_to_break_out_is_refused(published, tmp_path, monkeypatch):
-    """Each of 250 statements that try to use more than the releases raises NotAllowedError and changes nothing."""
+    """Each of 250 statements that try to reach more than the releases raises NotAllowedError and changes nothing."""
     elsewhere, here = tmp_path / "elsewhere", tmp_path / "cwd"
     elsewhere.mkdir()
     here.mkdir()

@@ -12,7 +12,7 @@ SPENT = {"query_log": ["0.5"], "two_series": ["0.65"]}  # the spent level that e
 
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "docs" / "examples").glob("*.sql")), ids=lambda path: path.stem)
 def test_an_example_runs(path, here):
-    """Every statement of an example script runs, and the script spends what its text states."""
+    """Every statement of an example script runs, and the releases cost as much as the script's comments say."""
     Path("data").symlink_to(CHECKOUT / "data")
     text = path.read_text(encoding="utf-8")
     assert f"sparsehist run docs/examples/{path.name} --store" in text

@@ -12,7 +12,7 @@ RELEASE = "release {name} from queries at level {level} expecting 1 false keys t
 
 
 def test_no_file_that_is_something_else_is_replaced(ran, here, store):
-    """If the target of RELEASE … TO exists with other content, even behind a link, it is kept; no noise is drawn."""
+    """RELEASE … TO refuses to replace a file with other content, even through a link, and draws no noise then."""
     ran(CREATE + RELEASE.format(name="first", level=1, file="first.parquet"))
     before = (here / "first.parquet").read_bytes()
     (here / "text.parquet").write_text("mine")

@@ -45,7 +45,7 @@ def _script(*planted):
 
 
 def _level(store):
-    """Return the level of each population in the ledger."""
+    """Return the total level that the ledger shows for each population."""
     return store.ledger(full=True).filter(scope="population")["level"].to_list()
 
 
@@ -146,7 +146,8 @@ def test_a_dry_run_counts_periods_that_were_dropped(store, session):
     foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
     assert [str(outcome.error) for outcome in foreseen] == [str(outcome.error) for outcome in done]
     assert foreseen[-1].error is not None
-    ended = "nothing more can be added to v"  # a message that appears only if the dropped period had a release
+    # If the dropped period had a release, and only then, DROP SERIES says that nothing more can be added.
+    ended = "nothing more can be added to v"
     assert not any(ended in outcome.message for outcome in (foreseen[0], done[0]))
     for dry in (True, False):
         (dropped,) = run_script(session, "drop series v_2026w12", dry_run=dry)

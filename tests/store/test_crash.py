@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).parents[2]
     ["round", "store", *map(slow, ("create", "workload", "sums", "ask", "session", "drop", "adopt", "backup"))],
 )
 def test_a_store_killed_at_any_call_is_before_or_after(tmp_path: Path, work: str) -> None:
-    """If a process is killed before a call to the system or to SQLite, its work is complete or not begun."""
+    """If a process is killed before a call that changes files or state, its work is complete or without effect."""
     words = [sys.executable, "-m", "tests.faults.campaign", str(tmp_path), "--work", work, "--kinds", "inside"]
     done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

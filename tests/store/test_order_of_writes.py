@@ -69,7 +69,7 @@ def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls)
     kinds = [call for call, _ in calls]
     assert kinds.index("commit") > kinds.index("name")
     assert [call for call in calls if call[0] == "fsync"][-1] == ("fsync", tmp_path / "s.generation")
-    assert kinds.count("fsync") == 3  # not counting five by SQLite itself, which are not recorded
+    assert kinds.count("fsync") == 3  # SQLite itself makes five more fsyncs, which are not recorded
     calls.clear()
     counts = sh.Counts(pl.DataFrame({"k": ["a"], "count": [900]}), largest=1)
     series = sh.create(tmp_path / "t", counts, name="t", key="k", max_keys=1, domain=sh.Strings(max_bytes=4))
@@ -147,7 +147,7 @@ def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path
 
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
-    """A commit on a new noise path fails and changes nothing if the path's attached file is missing or truncated."""
+    """A commit on a new noise path fails and changes nothing if a file of the path is missing or truncated."""
     path = make_store(tmp_path / "s")
     with open_state(path) as opened:
         record = opened.series("queries")

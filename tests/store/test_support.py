@@ -42,7 +42,7 @@ def test_hash_follows_its_definition(rows):
 
 @pytest.mark.parametrize("number", [0, 1, 50, 1000])
 def test_sorted_hashes_rise_and_keep_their_positions(monkeypatch, number):
-    """Hashes are returned in ascending order together with their positions, even if they exceed the memory limit."""
+    """Hashes are returned in ascending order with their positions, even if there are too many to sort at once."""
     monkeypatch.setattr(support, "_SORTED", 100)
     hashes = np.random.default_rng(3).integers(0, 2**64, number, dtype=np.uint64)
     pieces = list(support.in_order(hashes, 37))

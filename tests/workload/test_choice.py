@@ -41,7 +41,7 @@ def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
 
 
 def test_the_choice_depends_on_the_cells_of_a_unit():
-    """If a unit has 80 cells, spectral prefix sums are worse than noise on cells; the chosen strategy beats both."""
+    """For prefix sums with 80 cells per unit, noise on cells beats the spectral strategy; `choose` beats both."""
     table = {candidate.strategy: candidate.mean_squared_error for candidate in compare(Prefix(256), 80)}
     chosen = choose(Prefix(256), 80).name
     assert table["identity"] < table["spectral"] / 1.8

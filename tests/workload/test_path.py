@@ -50,7 +50,7 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """A stand-in for a random generator that returns a unit vector for each normal draw.
+    """A random generator whose normal draws are unit vectors, so that noise shows the coefficient of each draw.
 
     Noise thus becomes a matrix of coefficients of the draws, which gives its exact covariance.
     """
@@ -124,7 +124,7 @@ def _drawn(family, strategy, order, seed, *, draws=DRAWS, forget=False):
 
 
 class _Copies:
-    """Independent copies of a strategy, whose noise states are concatenated."""
+    """Several independent copies of a strategy; the noise state is the concatenation of their noise states."""
 
     invertible = False
 

@@ -154,7 +154,7 @@ def test_haar_is_priced_exactly(n: int) -> None:
 @pytest.mark.parametrize(("blend", "window"), [(0, 0), (0.5, 3), (4, 8), (64, 15)])
 @pytest.mark.parametrize("n", [3, 30, 500])
 def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, window, n) -> None:  # type: ignore[no-untyped-def]
-    """Every row of the spectral kernel is positive and falls away from the diagonal, as the L2 bound requires."""
+    """Every row of the spectral kernel is positive and decreases away from the diagonal, as the L2 bound requires."""
     strategy = strategy_named(f"spectral(blend={blend}, window={min(window, n - 1)})", kind(n))
     i, kernel, table = np.arange(n), strategy.kernel, strategy._table
     K = table[np.abs(i[:, None] - i)] + kernel.sign * table[i[:, None] + i + kernel.shift]
@@ -175,7 +175,7 @@ def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, 
 @pytest.mark.parametrize("kind", [Prefix, Ranges])
 @pytest.mark.parametrize("keys", [2, 40, 300, 1000])
 def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignore[no-untyped-def]
-    """The spectral sensitivity of 1,500 cells is at most 4 % above the largest change caused by adjacent cells."""
+    """For 1,500 cells, the spectral sensitivity is at most 4 % above the change by a unit with adjacent cells."""
     n = 1500
     strategy = strategy_named("spectral", kind(n))
     R = strategy.apply(np.eye(n))
@@ -186,7 +186,7 @@ def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignor
 
 @pytest.mark.parametrize("patterns", [2**12, 8])
 def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, patterns: int) -> None:  # type: ignore[no-untyped-def]
-    """The sensitivity bound of marginals holds for all sets of cells, even if few sets of columns are enumerated."""
+    """For all sets of cells, the sensitivity bound of marginals is valid, even if it enumerates few column sets."""
     monkeypatch.setattr("sparsehist.workload.sensitivity._MOST_PATTERNS", patterns)
     sizes, rng = (2, 3, 2), seeded(11)
     cells = np.array(np.unravel_index(np.arange(12), sizes))

@@ -150,41 +150,41 @@ COPIED = "cp -a home/store c/store; use c/store"
 BESIDE = {
     "cp -a": "cp -a home/store copy; use home/store; use copy",
     "cp -r": "cp -r home/store copy; use home/store; use copy",
-    "cp -a, adopted beside the original": "cp -a home/store copy; use home/store; adopt copy",
+    "a copy by cp -a is adopted beside the original": "cp -a home/store copy; use home/store; adopt copy",
     "cp -al": "cp -al home/store copy; use copy; adopt home/store",
     "tar": "tar -C home -cf kept/a.tar store store.generation; use home/store; tar -C elsewhere -xf kept/a.tar; "
     "use elsewhere/store",
     "backup": "backup home/store copy; use copy; use home/store",
-    "backup, adopted beside the original": "backup home/store copy; adopt copy; use home/store",
-    "two copies adopted": "cp -a home/store a; cp -a home/store b; rm -r home/store; adopt a; adopt b",
-    "two backups adopted": "backup home/store a; backup home/store b; rm -r home/store; adopt a; adopt b",
-    "two backups adopted, one of them at home": "backup home/store home/copy; backup home/store elsewhere/copy; "
-    "rm -r home/store; adopt home/copy; adopt elsewhere/copy",
+    "a backup is adopted beside the original": "backup home/store copy; adopt copy; use home/store",
+    "two copies are adopted": "cp -a home/store a; cp -a home/store b; rm -r home/store; adopt a; adopt b",
+    "two backups are adopted": "backup home/store a; backup home/store b; rm -r home/store; adopt a; adopt b",
+    "two backups are adopted, one of them in the home": "backup home/store home/copy; "
+    "backup home/store elsewhere/copy; rm -r home/store; adopt home/copy; adopt elsewhere/copy",
     **{
-        f"moved{' and opened' * opened}, a copy {where}, {first} used first": moved(at, first, opened=opened)
+        f"moved{' and opened' * opened}, the copy is {where}{used}": moved(at, first, opened=opened)
         for opened in (False, True)
         for at, where in (("home", "at the old path"), ("elsewhere", "elsewhere"))
-        for first in ("copy", "original")
+        for first, used in (("copy", " and used first"), ("original", ", and the moved store is used first"))
     },
     **RESTORED,
-    "older state.sqlite restored over the newer one": "cp -a home kept/all; use home/store; "
+    "an older state.sqlite is restored over the newer one": "cp -a home kept/all; use home/store; "
     "cp -a kept/all/store/state.sqlite home/store/state.sqlite; use home/store",
-    "older store restored into the emptied directory, and adopted": older(
+    "an older store is restored into the emptied directory and adopted": older(
         "into the emptied directory", "store", then="adopt"
     ),
-    "older home restored and adopted, a public ledger is newer": "list home/store; "
+    "an older home is restored and adopted, but a public ledger is newer": "list home/store; "
     + older("after the newer one was deleted", "home", then="adopt", first="publish"),
-    "older store restored, generation file deleted": "cp -a home/store kept; use home/store; "
+    "an older store is restored, and the generation file is deleted": "cp -a home/store kept; use home/store; "
     "find home/store -mindepth 1 -delete; cp -a kept/store/. home/store; rm home/store.generation; use home/store",
-    "original restored from the trash after a copy was adopted": "cp -a home/store copy; mv home/store kept/trash; "
-    "adopt copy; mv kept/trash home/store; use home/store",
-    "snapshot of a machine restored, a public ledger is newer": SNAPSHOT.format(use="publish", gone="rm -r home"),
+    "the original is restored from the trash after a copy was adopted": "cp -a home/store copy; "
+    "mv home/store kept/trash; adopt copy; mv kept/trash home/store; use home/store",
+    "a machine snapshot is restored, but a public ledger is newer": SNAPSHOT.format(use="publish", gone="rm -r home"),
     "used through a symbolic link": "ln -s home/store link; use link; use home/store",
     "state.sqlite of another store copied into it": "make home/store; make elsewhere/store; use home/store; "
     "cp home/store/state.sqlite elsewhere/store; use elsewhere/store",
-    "only state.sqlite and format copied, and adopted": "mkdir copy; "
+    "a copy of only state.sqlite and format is adopted": "mkdir copy; "
     "cp home/store/state.sqlite home/store/format copy; use home/store; adopt copy",
-    "a copy made during a transaction, restored": "torn home/store kept/store; use home/store; "
+    "a copy that was made during a transaction is restored": "torn home/store kept/store; use home/store; "
     "find home/store -mindepth 1 -delete; cp -a kept/store/. home/store; use home/store",
     "one store mounted at two paths": "mount --bind home c; use c/store; use home/store; use c/store",
     "two containers with copies of one store": containers("disk/base", "make home/store; true", COPIED, COPIED),
@@ -232,9 +232,10 @@ HONEST = {
 }
 """Legitimate scenarios in which no step may be refused."""
 QUICK = (
-    "cp -a, adopted beside the original", "backup, adopted beside the original", "two copies adopted",
-    "moved and opened, a copy at the old path, copy used first", "older store restored into the emptied directory",
-    "older home restored and adopted, a public ledger is newer",
+    "a copy by cp -a is adopted beside the original", "two copies are adopted",
+    "a backup is adopted beside the original", "moved and opened, the copy is at the old path and used first",
+    "older store restored into the emptied directory",
+    "an older home is restored and adopted, but a public ledger is newer",
 )  # fmt: skip
 
 

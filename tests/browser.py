@@ -65,7 +65,7 @@ class Visit(NamedTuple):
     requests: list[str]
 
     def show(self, *, width: int, scheme: str) -> list[str]:
-        """Show the page at this width and colour scheme, and return content that is clipped or outside the page."""
+        """Show the page at a given width and colour scheme; return which content is clipped or outside the page."""
         self.tab.set_viewport_size({"width": width, "height": 800})
         self.tab.emulate_media(color_scheme=scheme)
         wide = self.tab.evaluate("document.documentElement.scrollWidth")
@@ -76,7 +76,7 @@ class Visit(NamedTuple):
 
     def accessibility_faults(self, *, contrast: bool = True) -> list[str]:
         """Return the serious and critical accessibility faults that axe-core finds on the page."""
-        # The browser runs scripts of tests even if the page forbids scripts.
+        # `evaluate` runs axe-core even on a page whose security policy forbids scripts.
         self.tab.evaluate(AXE.read_text(encoding="utf-8"))
         # Finish all animations first, because contrast would be wrong while colours fade.
         self.tab.evaluate("document.getAnimations().forEach(animation => animation.finish())")

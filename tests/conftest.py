@@ -1,4 +1,4 @@
-"""Settings of the test suite: hypothesis, seeds of random generators, and the number of p-values."""
+"""Settings of the test suite: hypothesis, fixed random seeds, and a limit on the number of p-values."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-# A store on disk takes no seed. The tests therefore replace the package's source of random numbers by a generator
-# that is seeded with the name of each test, so that no test fails by chance.
+# A store on disk cannot be seeded. The tests therefore replace the package's source of random numbers with a
+# generator that is seeded with the name of each test, so that no test fails by chance.
 # Forked processes are seeded by the operating system instead. If they repeated their parent's noise, a release that
 # was wrongly drawn twice would look the same both times, and no test could notice.
 _keys = random.Random()
@@ -73,7 +73,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the number of p-values that the run has checked and the declared number."""
+    """Print how many p-values the run has checked, and how many the constant `P_VALUES` allows."""
     asked = _asked(config)
     spent = f"{asked} p-values of {stats.P_VALUES} declared, suite level {stats.SUITE_LEVEL:g}"
     if asked > stats.P_VALUES:

@@ -102,8 +102,9 @@ def mean_test(sample: ArrayLike, mean: float, variance: float) -> float:
 def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
     """Return a p-value for the hypothesis that vectors, given in shape (n, k), are uniform on the unit cube.
 
-    A G-test compares the numbers of vectors in the cells_per_axis**k cells of a grid. Vectors with another known
-    joint distribution can be tested after Rosenblatt's transform, which makes them uniform.
+    A G-test compares the number of vectors in each of the cells_per_axis**k cells of a grid with the expected
+    number. Vectors with a different known distribution can be tested after the Rosenblatt transform, which makes
+    them uniform.
     """
     values = np.asarray(uniforms, dtype=np.float64)
     digits = np.minimum((values * cells_per_axis).astype(np.int64), cells_per_axis - 1)

@@ -43,7 +43,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_first_level_has_these_names_and_no_others() -> None:
-    """The public names and modules are exactly those listed, and the list has at most 36 names and 10 modules."""
+    """The public names and modules are exactly those listed in this file: at most 36 names and 10 modules."""
     assert sorted(sh.__all__) == sorted([*MODULES, *NAMES]) == dir(sh)
     assert len(NAMES) <= 36 and len(MODULES) <= 10
     assert all(getattr(sh, name) is not None for name in sh.__all__)
@@ -103,7 +103,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
 
 
 def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
-    """`epsilon=` and `delta=` can replace `level=` everywhere, and a release fits a budget with equal ε and δ."""
+    """`epsilon=` and `delta=` can replace `level=` everywhere. A release at a budget's (ε, δ) fits the budget."""
     store = sh.open(":memory:", seed=1)
     store.set_budget(epsilon=8, delta=1e-6)
     days = sh.create(store, sh.Files("log/*.parquet"), name="days", **QUERIES)

@@ -84,7 +84,7 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
 
 
 def _public() -> Iterator[tuple[str, Any]]:
-    """Yield the functions and classes among the public names and in public modules."""
+    """Yield every function and class that is a public name or is defined in a public module."""
     for name in sh.__all__:
         value = getattr(sh, name)
         if not inspect.ismodule(value):
@@ -172,7 +172,7 @@ def _fitting(receivers: dict[type, Any], made: type) -> Any:
 
 
 def plausible(directory: Path, receivers: dict[type, Any]) -> dict[str, Any]:
-    """Return a dict from parameter name to plausible value. Calls pass None for required parameters not in it."""
+    """Return a dict of plausible values by parameter name. Calls give None to any other required parameter."""
     rng, family = np.random.default_rng(2), noise.DiscreteLaplace()
     return {
         "store": receivers[sh.Store], "log": _LOG, "source": _LOG, "frame": _LOG, "unit": "user_id", "key": "query",
@@ -263,13 +263,14 @@ def arguments(call: Call, data: object, values: dict[str, Any]) -> tuple[list[An
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Call], dict[type, Any], dict[str, Any]]:
-    """Return all public calls, a dict from class to instance, and a dict from parameter name to plausible value."""
+    """Return all calls of public functions, instances by class, and plausible values by parameter name."""
     directory = tmp_path_factory.mktemp("public_calls")
     receivers = make_receivers(directory)
     return list(_calls(receivers)), receivers, plausible(directory, receivers)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the time limit may stop a finalizer
+# The time limit may interrupt a finalizer. Pytest would report the finalizer's error as a warning.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """No public function shows the data that one of its parameters receives, whether frame, array, list or dict."""
     calls, receivers, values = everything

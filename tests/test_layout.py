@@ -14,7 +14,7 @@ import sparsehist
 
 CHECKOUT = Path(__file__).parent.parent
 CORE = ("noise", "dense", "histogram", "workload", "privacy", "local", "audiences", "interactive")
-# From bottom to top: a folder of the shell imports only the core and the folders listed before it.
+# The folders outside the core, in layers from bottom to top: each imports only the core and the folders before it.
 SHELL = tuple("store domain declaration guarantee counting ledger release report sqlfront series cli".split())
 # These modules of the standard library do no input, output, logging or waiting, and draw no random numbers.
 PURE_STANDARD_LIBRARY = set(
@@ -35,7 +35,7 @@ def _modules():
 
 
 def _imports(source, *, types=True):
-    """Return all modules and names that a source imports; `types=False` skips imports under `if TYPE_CHECKING`."""
+    """Return all modules and names that source code imports; `types=False` skips those under `if TYPE_CHECKING`."""
     tree = ast.parse(source)
     typing_only = [
         node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"

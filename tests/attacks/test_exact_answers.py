@@ -27,7 +27,8 @@ def test_every_query_gets_noise_however_large_the_others_are(matrix: np.ndarray,
     size = np.linalg.norm(matrix, axis=1)
     assert (np.abs(factored - matrix).max(axis=1) <= 1e-8 * size).all()
     assert (strategy.variance() > 0).all()
-    optimised = strategy_named("optimised", workload)  # this optimiser could mistake tiny weights for rounding errors
+    # The optimised strategy could mistake tiny weights for rounding errors.
+    optimised = strategy_named("optimised", workload)
     cells = np.eye(workload.n_cells)
     np.testing.assert_allclose(optimised.to_cells(optimised.apply(cells)), cells, atol=1e-9)
     assert (optimised.variance() > 0).all()

@@ -1,4 +1,4 @@
-"""Only published rows leave a store: no output shows a secret, and all other output is equal for every log."""
+"""Only published rows leave a store. No output shows a secret; all output except rows is the same for every log."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
 
 
 def test_an_engine_error_does_hold_a_secret() -> None:
-    """Control: DuckDB's own error message quotes the secret, so the tests above would detect such a message."""
+    """Control: DuckDB's own error message quotes the secret, so a test fails if users get to see this message."""
     with pytest.raises(duckdb.Error, match="SECRET"):
         duckdb.sql(f"select '{SECRET}'::int").fetchall()
 

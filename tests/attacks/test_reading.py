@@ -15,7 +15,7 @@ USERS = [f"u{i}" for i in range(50)]
 
 
 def written(path: Path, log: pl.DataFrame | str) -> Path:
-    """Write a text, or a frame in the format of the path's ending (CSV or Parquet), to a file; return the path."""
+    """Write a text to a file, or a frame as CSV or Parquet, depending on the path's ending; return the path."""
     path.parent.mkdir(exist_ok=True)
     if isinstance(log, str):
         path.write_text(log)
@@ -80,7 +80,7 @@ def test_the_ending_of_each_file_says_what_separates_its_fields(tmp_path: Path) 
 
 
 def test_relations_whose_columns_differ_in_case_are_read_exactly_or_refused() -> None:
-    """A query that returns both USER_ID and user_id is refused, but it may return Q and q if the log uses neither."""
+    """A query is refused if it returns both USER_ID and user_id, the unit column; other columns may be Q and q."""
     assert kept_or_refused(Query("select 1 as USER_ID, 2 as user_id, 'a' as query")) == "refused"
     read = kept_pairs(Query("select 'x' as Q, 'y' as q, 'z' as q_1, 'a' as query, 'u' as user_id"))
     assert read == {("u", "a")}

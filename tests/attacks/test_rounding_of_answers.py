@@ -66,7 +66,7 @@ def test_the_grid_of_cells_divides_one(exponent: int) -> None:
 
 
 def test_noise_too_large_for_doubles_is_refused() -> None:
-    """A workload release is refused if a double cannot hold count plus noise exactly, even if weights are tiny."""
+    """A workload release is refused if doubles cannot hold count plus noise exactly, even if answers are small."""
     series = _of_two_cells(5, 3)
     with pytest.raises(LevelError, match="standard deviation"):
         series.release("w", workload=Matrix(np.array([[1e-9, 2.5e-9]])), level="1e-32", strategy="identity")

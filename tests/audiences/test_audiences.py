@@ -49,7 +49,7 @@ def graphlike(pairs, *, directed=False):
 
 
 def test_the_karate_club_has_the_reference_values():
-    """Distances in the karate club graph, and level and deviation of a coalition in it, equal reference values."""
+    """In the karate club graph, distances, and level and standard deviation of a coalition, have reference values."""
     assert len(edges()) == len({frozenset(edge) for edge in edges()}) == 78
     hops = distances(edges(), 0)
     assert Counter(hops.values()) == {0: 1, 1: 16, 2: 9, 3: 8}

@@ -143,7 +143,7 @@ def test_an_error_of_a_command_is_one_line_without_its_text(sparsehist, monkeypa
 
 
 def test_messages_name_options():
-    """Error messages show command-line options instead of Python parameters, but leave domains and URLs unchanged."""
+    """Error messages show options instead of Python parameters, but do not alter the text of domains and URLs."""
     messages = {
         "wait with wait=SECONDS": "wait with --wait SECONDS",
         'pass on_outside="drop" to': "pass --on-outside drop to",

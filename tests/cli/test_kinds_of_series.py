@@ -14,7 +14,7 @@ WEEKLY = (
 
 
 def visits(units: int) -> pl.DataFrame:
-    """Return a log in which `units` units visit one page."""
+    """Return a log in which the given number of units visit one page."""
     return pl.DataFrame({"user": [f"u{i}" for i in range(units)], "url": ["/home"] * units})
 
 

@@ -24,7 +24,7 @@ TEXTS = "strings(max_bytes=8)"
 
 @dataclass(frozen=True)
 class Case:
-    """A test log and the parameters to count it with. Counting drops null values and keys outside the domain.
+    """A test log and its counting parameters. Counting drops null values and keys outside the domain.
 
     Attributes:
         nul: Whether keys contain the NUL character, which PostgreSQL cannot store.
@@ -121,7 +121,7 @@ def digest(unit: tuple[object, ...], key: tuple[object, ...], salt: bytes = SALT
 
 
 def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[object, ...], int]:
-    """Count a case in plain Python; only keys are mapped to cells by the package. Return a dict from key to count."""
+    """Count a case in plain Python, but let the package map keys to cells. Return a dict from key to count."""
     log = (case.log if log is None else log).filter(
         pl.all_horizontal(pl.col(*case.unit).is_not_null() & (pl.col(*case.unit).cast(pl.String) != ""))
     )

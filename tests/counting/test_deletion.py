@@ -90,7 +90,7 @@ UNIT_TYPES = [
     pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.String, pl.Categorical,
     pl.Binary, pl.Date, pl.Datetime("us"), pl.Duration("us"), pl.Int128,
 ]  # fmt: skip
-RARE = (pl.Duration, pl.Int128)  # tested only in frames, because some sources cannot store these types
+RARE = (pl.Duration, pl.Int128)  # units of these types occur only in frames, because some sources cannot store them
 # Test keys are numbered 0 to 9. The domains of the types in LIMITED contain only the keys 0 to 7.
 KEY_DOMAINS = {
     pl.Int8: "integers(0, 7)",

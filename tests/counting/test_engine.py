@@ -116,7 +116,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
     first = rows[starts]
     for unit, cell in zip(units[first].tolist(), cells[first].tolist(), strict=True):
         kept.setdefault(unit, []).append(cell)
-    # The engine first sorts only by the leading bits of the hashes; the result must still be in the full order.
+    # The engine first sorts only by the leading bits of the hashes. The result must be sorted by all bits and by key.
     assert kept == expected
     assert first_of_runs(units[first]).sum() == len(expected)
 

@@ -86,7 +86,7 @@ def test_a_query_is_one_select_of_its_dialect(dialect: str) -> None:
 
 
 def test_counts_come_in_with_what_was_declared() -> None:
-    """A series of warehouse counts uses the portable order, and must declare the query's key and `max_keys`."""
+    """A series of warehouse counts uses the portable order. Its key and `max_keys` must equal those of the query."""
     made = _made("duckdb")
     result = WAREHOUSES["duckdb"](a_log(), made)
     declared = {"name": "queries", "key": "query", "domain": DECLARED["domain"]}

@@ -21,7 +21,10 @@ INTEGER_ORDER = ("1/2", "1", "1/4")
 
 
 def noise_at(family, order, seal_before=None):
-    """Release a vector at each level in this order, storing and reloading it each time; return the noise by level."""
+    """Release a vector at these levels in the given order, and return the noise by level.
+
+    Before each release, the vector is stored as bytes and reloaded.
+    """
     truth = TRUTH % family.modulus if family.modulus else TRUTH
     # On a fine grid, Laplace noise that is equal at two levels stays equal after rounding.
     vector = MultipleRelease(family, truth, cap=2, step=None if family.integer else 2.0**-12)
@@ -37,7 +40,7 @@ def noise_at(family, order, seal_before=None):
 
 
 def check(family, order, seal_before):
-    """Check the joint distribution of the noise.
+    """Check that the noise of releases in this order has its exact joint distribution.
 
     Negative control: if the noise at one level comes from another vector, the wrong distribution must be detected.
     """
@@ -48,7 +51,7 @@ def check(family, order, seal_before):
 
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_gaussian_releases_are_one_brownian_path(seal_before):
-    """Gaussian releases at four levels have the exact joint distribution, no matter when the vector is sealed."""
+    """Gaussian releases have the exact joint distribution, no matter when `seal` erases the true vector."""
     check(Gaussian(sensitivity=math.sqrt(5)), REAL_ORDER, seal_before)
 
 
@@ -61,5 +64,5 @@ def test_laplace_releases_have_the_law_and_the_stillness_of_one_path(seal_before
 @pytest.mark.parametrize("seal_before", [None, 0, 1, 2])
 @pytest.mark.parametrize("family", [DiscreteLaplace(), Poisson(), Skellam(), RandomisedResponse(5)], ids=repr)
 def test_integer_releases_have_the_exact_joint_law(family, seal_before):
-    """Integer releases at three levels have the exact joint distribution, no matter when the vector is sealed."""
+    """Integer releases have the exact joint distribution, no matter when `seal` erases the true vector."""
     check(family, INTEGER_ORDER, seal_before)

@@ -63,7 +63,7 @@ def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
 
 
 def test_wrong_paths_are_seen(paths):
-    """Negative control: missing jumps, noise of another path at one level, and a scale 5 % off are rejected."""
+    """Negative control: tests detect missing jumps, one level's noise from a different path, and a wrong scale."""
     noise = {level: paths["whole"].evaluate(level) for level in LEVELS}
     other = paths["extended both ways"].evaluate("1.3")
     assert_detected(p_value(noise | {"1.3": other}), "another path")
@@ -109,7 +109,7 @@ def test_extending_leaves_the_old_part_alone():
 
 
 def test_a_path_that_touches_zero_goes_on():
-    """A Laplace path whose value is 0 can jump up or down, and no number is NaN or infinite."""
+    """From the value 0, a Laplace path can jump up or down, and all jumps are finite."""
     still = Jumps(np.empty(0, np.int64), np.empty(0), np.empty(0))
     path = LaplacePath(1.0, Fraction(1), Fraction(2), np.array([0.0, -0.0, 1e-300, -1e-290]), still)
     ends = np.concatenate([path.extend(10**9, rng=entropy.seeded(seed)).jumps()[2] for seed in range(9000, 9050)])

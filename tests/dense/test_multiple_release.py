@@ -40,9 +40,12 @@ STEPS = st.lists(st.sampled_from([*LEVELS, "seal", "bytes", "pickle"]), min_size
 
 
 def done(vector, step, published):
-    """Seal, store, reload or release a vector; return the vector, and record the first release at each level."""
+    """Release a vector at the level `step`, store and reload it, or erase its true values with `seal`.
+
+    Return the vector, and record the first release at each level in `published`.
+    """
     if step == "seal":
-        with suppress(LevelOrderError):  # sealing may be refused, for example if nothing was released yet
+        with suppress(LevelOrderError):  # `seal` may be refused, for example if nothing was released yet
             vector.seal()
             assert vector.sealed
     elif step == "bytes":
@@ -61,7 +64,7 @@ def done(vector, step, published):
 @example(Gaussian(3.0), [0.0] * 3, None, ["1e-6", "seal"])  # the standard deviation is 2**25 grid steps
 @given(st.sampled_from(FAMILIES), st.one_of(WHOLE, REAL), st.sampled_from([None, "17"]), STEPS)
 def test_what_was_released_is_released_again(family, truth, cap, steps):
-    """Sealing, storing and reloading a vector never change the numbers that were released."""
+    """Storing a vector, reloading it or erasing its true values with `seal` never changes its releases."""
     truth = [int(value) for value in truth] if family.integer else truth
     vector, published = MultipleRelease(family, truth, cap=cap), {}
     for step in steps:
@@ -74,7 +77,7 @@ def test_what_was_released_is_released_again(family, truth, cap, steps):
 
 
 def test_bytes_that_are_not_a_vector_are_refused():
-    """Bytes that are not a complete, unaltered vector are refused, and no noise family they name is imported."""
+    """Bytes are refused if they are not a complete, unaltered vector, or if they name an unknown noise family."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     vector.release(1)
     whole = vector.to_bytes()
@@ -108,7 +111,7 @@ def test_a_level_beyond_the_cap_is_refused_with_what_is_missing():
 
 
 def test_without_a_cap_the_finest_release_becomes_the_cap_on_sealing():
-    """If a vector without a cap is sealed, its finest released level becomes the cap; finer levels are refused."""
+    """Without a cap, `seal` erases the true values and makes the finest released level the cap."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     with pytest.raises(LevelOrderError, match="nothing was released"):
         vector.seal()
@@ -121,7 +124,7 @@ def test_without_a_cap_the_finest_release_becomes_the_cap_on_sealing():
 
 
 def test_levels_too_far_apart_for_a_double_are_not_sealed():
-    """If the levels are too far apart for doubles, sealing is refused before anything is erased."""
+    """If the levels are too far apart for doubles, `seal` is refused before it erases the true values."""
     vector = MultipleRelease(Laplace(), TRUTH, cap=10**9)
     coarse = vector.release(1).values
     with pytest.raises(LevelOrderError, match=re.escape("2**20")):
@@ -131,7 +134,7 @@ def test_levels_too_far_apart_for_a_double_are_not_sealed():
 
 
 def test_a_grid_too_fine_for_the_sealed_noise_is_refused():
-    """A vector is not sealed if rounding the stored noise could change a release by one grid step."""
+    """`seal` is refused if rounding the noise that it stores could change a release by one grid step."""
     vector = MultipleRelease(Gaussian(3.0), [0.0] * 3)
     coarse = vector.release("1e-6").values
     with pytest.raises(LevelOrderError, match="truth_step"):
@@ -161,7 +164,7 @@ def _release_in_child(vector, pipe):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_serves_what_was_released_and_draws_nothing_new():
-    """A forked process returns existing releases but refuses new ones, whose noise would differ from its parent's."""
+    """A forked process repeats old releases but refuses new ones: their noise would differ from the parent's."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     values = vector.release("0.2").values
     ours, theirs = multiprocessing.get_context("fork").Pipe()
@@ -203,7 +206,7 @@ def test_what_cannot_be_released_is_refused(make, error, message):
 
 
 def test_an_interrupted_sealing_erases_everything(monkeypatch):
-    """If sealing is interrupted, the whole state is erased, because a part of it could reveal the true vector."""
+    """If `seal` is interrupted, everything is erased, because the remaining parts could reveal the true values."""
     vector = MultipleRelease(Gaussian(), TRUTH, cap=1)
 
     def interrupted(*_):

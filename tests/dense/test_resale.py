@@ -1,4 +1,4 @@
-"""Tests of resold releases, which form a tree: releases on different branches have a joint privacy cost."""
+"""Tests of `resell`, which draws coarser releases from a release, and of the joint cost of such releases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
 
 def two_children(span=60):
-    """Return the exact joint distribution of two resales of one release, as a table, and the values on its axes."""
+    """Return a table of the joint distribution of two coarser releases of one release, and the values on its axes."""
     axis = np.arange(-span, span + 1)
     family = DiscreteLaplace()
     parent = probabilities(family, Fraction(1), axis)
@@ -30,7 +30,7 @@ def two_children(span=60):
 
 
 def test_two_children_follow_their_joint_law():
-    """Two resales of one release at a coarser level follow their exact joint distribution."""
+    """Two coarser releases that are drawn from one release with `resell` have the exact joint distribution."""
     sold = sh.MultipleRelease(DiscreteLaplace(), np.zeros(200_000, int)).release(1)
     first, second = sold.resell(HALF).values, sold.resell(HALF).values
     law, axis = two_children()
@@ -44,7 +44,10 @@ def test_two_children_follow_their_joint_law():
 
 
 def tree(family):
-    """Return a dict of releases: two of one vector, two resales of the finer release, and a resale of a resale."""
+    """Return five releases by name, some of which are drawn from others.
+
+    `parent` and `coarse` are releases of a vector, `one` and `other` are drawn from `parent`, and `below` from `one`.
+    """
     vector = sh.MultipleRelease(family, np.arange(SIZE) % 7, cap=2)
     parent, coarse = vector.release(1), vector.release(QUARTER)
     one, other = parent.resell(HALF), parent.resell(HALF)
@@ -52,7 +55,11 @@ def tree(family):
 
 
 def test_branches_cost_the_level_of_their_lowest_common_ancestor():
-    """Releases on one branch cost as much as the finest; those on several, as much as their common ancestor."""
+    """Several releases together cost as much as their lowest common ancestor in the tree of releases.
+
+    In this tree, a release is below the release that it was drawn from. Releases of the vector itself form one
+    branch, in the order of their levels. The lowest common ancestor may be one of the releases.
+    """
     held = tree(DiscreteLaplace())
     expected = {
         ("parent",): 1,
@@ -70,9 +77,10 @@ def test_branches_cost_the_level_of_their_lowest_common_ancestor():
 
 
 def test_gaussian_branches_cost_what_their_covariance_says():
-    """The joint level of Gaussian resales follows from the covariance matrix of their noise.
+    """The joint cost of Gaussian releases, some of them drawn from others, follows from their noise covariance.
 
-    The joint level is the sum of all entries of M^-1, where M is the noise covariance scaled to variance 1 / level.
+    This cost is a level: the sum of all entries of the inverse of M. Here M is the covariance matrix of the noise,
+    scaled so that the variance of each release is 1 / level.
     """
     held = tree(Gaussian())
     common = {frozenset(pair): joint for pair, joint in [
@@ -90,7 +98,7 @@ def test_gaussian_branches_cost_what_their_covariance_says():
 
 
 def test_releases_of_different_vectors_have_no_common_ancestor():
-    """Releases of different vectors have no joint level, and the error says that their costs add up."""
+    """`joint_level` refuses releases of different vectors, and the error says that their costs add up."""
     first, second = (sh.MultipleRelease(DiscreteLaplace(), [1, 2, 3]).release(1) for _ in range(2))
     with pytest.raises(InputError, match="costs add up"):
         joint_level([first, second])
@@ -99,7 +107,7 @@ def test_releases_of_different_vectors_have_no_common_ancestor():
 
 
 def test_a_release_is_resold_coarser_only_and_keeps_its_descent():
-    """A release can be resold only at a coarser level. Copies made by pickle or `to_bytes` keep its ancestors."""
+    """`resell` draws only coarser releases. A stored and reloaded release still knows which it was drawn from."""
     vector = sh.MultipleRelease(DiscreteLaplace(), [5, 6, 7])
     parent = vector.release(1)
     for level in (1, 2):

@@ -1,4 +1,4 @@
-"""Tests that a sealed vector keeps nothing that is less private than the release at the cap."""
+"""Tests that `seal`, which erases a true vector, leaves nothing less private than the release at the cap."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def unexplained(truth, arrays):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 def test_the_truth_is_gone(family):
-    """After sealing, no array or bytes reveal the true vector more precisely than the release at the cap does."""
+    """After `seal`, no array or bytes reveal the true vector more precisely than the release at the cap does."""
     level = 1 if not isinstance(family, Poisson | Skellam) else "0.01"
     truth = np.random.default_rng(5).integers(0, 2**40, SIZE)
     vector = MultipleRelease(family, truth, cap=level)
     vector.release("0.004")
     vector.release("0.008")
     open_arrays = arrays_of(vector)
-    assert unexplained(truth, open_arrays) < 1e-3  # before sealing, the arrays do reveal the true vector
+    assert unexplained(truth, open_arrays) < 1e-3  # before `seal`, the arrays do reveal the true vector
     vector.seal()
     vector.release("0.006")
     held = arrays_of(vector)
@@ -61,7 +61,7 @@ def test_the_truth_is_gone(family):
 
 @pytest.mark.parametrize("family", FAMILIES[:2], ids=lambda family: type(family).__name__)
 def test_low_order_bits_are_cut(family):
-    """After sealing, the kept noise lies on a fixed lattice, so that its low-order bits reveal nothing."""
+    """`seal` rounds the noise that it keeps to a fixed grid, so that low-order bits do not reveal the true vector."""
     vector = MultipleRelease(family, np.arange(SIZE), cap=1)
     vector.release("0.1")
     vector.seal()
@@ -73,7 +73,7 @@ def test_low_order_bits_are_cut(family):
 
 
 def test_the_lattice_never_moves_a_value_across_a_boundary():
-    """Moving noise to the lattice never changes its rounded value, even next to a rounding boundary."""
+    """Rounding noise to a fine grid first never changes its value on a coarse grid, even next to a tie."""
     rng = np.random.default_rng(6)
     step, fine = 2.0**-8, 2.0**-25
     boundaries = (rng.integers(-(2**20), 2**20, 20_000) + 0.5) * step

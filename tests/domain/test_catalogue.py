@@ -15,7 +15,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 @given(st.lists(ANY_TEXT, min_size=1, unique=True))
 def test_any_unicode_text_round_trips(values):
-    """The text of a catalogue of any Unicode strings reads back as an equal catalogue."""
+    """A catalogue (listed domain) of any Unicode strings is unchanged after it is written as text and read back."""
     again = Domain.parse(str(Catalogue(values)))
     assert again.values.to_list() == values
     assert again == Catalogue(values)
@@ -114,7 +114,10 @@ def test_long_catalogues_are_named_by_their_digest(tmp_path):
 
 
 def test_order_and_type_are_part_of_a_catalogue():
-    """Catalogues differ if their values differ in order or type, or if one has "a" and "b" and the other has "ab"."""
+    """Two catalogues are different even if their values differ only in order or type.
+
+    A catalogue of "a" and "b" is also different from a catalogue of "ab".
+    """
     catalogues = [["a", "b"], ["b", "a"], ["ab"], [1, 2], ["1", "2"], [True, False], [2], [True]]
     assert len({Catalogue(values).sha256 for values in catalogues}) == len(catalogues)
     assert len({Catalogue(values) for values in [*catalogues, *catalogues]}) == len(catalogues)

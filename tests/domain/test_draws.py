@@ -78,7 +78,7 @@ def test_a_draw_that_favours_a_cell_would_be_seen():
     ids=str,
 )
 def test_free_cells_are_distinct_free_and_as_many_as_asked(domain, taken, n):
-    """Rejection and ranking both return n different cells, all of them free."""
+    """Rejection and ranking both return the requested number of cells, which are all different and free."""
     taken = np.array(taken, dtype=np.int64)
     drawn = draw_free(domain, n, **holding(domain, taken), rng=seeded(34))
     numbers = domain.index(drawn)
@@ -136,7 +136,7 @@ def test_large_domains_cost_what_is_drawn():
     ids=lambda domain: type(domain).__name__,
 )
 def test_draws_are_uniform(domain):
-    """Every cell of a domain is drawn with equal probability; an unevenness of 5 % is rejected."""
+    """Every cell of a domain is drawn with equal probability; the test detects probabilities that are 5 % off."""
     observed = np.bincount(domain.index(domain.draw(200_000, rng=seeded(5))), minlength=domain.size)
     assert_consistent(g_test(observed, np.full(domain.size, 1 / domain.size)), f"draws of {domain}")
     tilted = np.where(np.arange(domain.size) % 2, 1.05, 0.95)

@@ -48,7 +48,7 @@ def test_small_domains_hold_their_cells_in_order(domain, cells):
 
 
 def test_integers_reach_both_ends_of_64_bits():
-    """Integer domains as large as Int64 or UInt64 have the correct size, and cells are drawn from both halves."""
+    """Integer domains as large as Int64 or UInt64 have the correct size, and random draws reach both halves."""
     for bounds, dtype in ((SIGNED, pl.Int64), (UNSIGNED, pl.UInt64)):
         domain = Integers(*bounds)
         drawn = domain.draw(1000, rng=seeded(3))["key_0"]
@@ -60,7 +60,7 @@ def test_integers_reach_both_ends_of_64_bits():
 
 
 def test_index_near_the_limit_does_not_overflow():
-    """Integer domains of 2**63 - 1 cells number their first and last cell correctly, even if values exceed Int64."""
+    """In a domain of 2**63 - 1 integers, the first and last are numbered correctly, even if they exceed Int64."""
     for low in (SIGNED[0], -5, 2**63):
         domain = Integers(low, low + 2**63 - 2)
         ends = np.array([0, domain.size - 1])

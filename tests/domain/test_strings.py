@@ -32,7 +32,7 @@ def frame(values):
 
 
 def named(value):
-    """Return the id of a test parameter: the text of a string domain, or "cells" for a list."""
+    """Return the id of a test parameter: the text of a string domain, or "cells" for a list of its cells."""
     return str(value).encode("ascii", "backslashreplace").decode() if isinstance(value, Strings) else "cells"
 
 

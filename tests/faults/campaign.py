@@ -1,9 +1,10 @@
 """Interrupt work on a store at many different calls, and check the store each time.
 
 Run `python -m tests.faults.campaign PLACE --kills 100`.
-The main process imports everything and starts no thread. Each attempt forks a child to do the work. At its n-th call
-of one kind, the child is killed or the call fails. The kind is a system call, which strace intercepts, or `inside`,
-which means any Python call that changes files or the state. Then another child runs a check from `tests.faults.work`.
+The main process imports everything and starts no thread. Each attempt forks a child to do the work, and interrupts
+it at the n-th call of one kind: the child is killed, or the call fails. A kind is the name of a system call, such as
+fsync, which strace intercepts. The kind `inside` stands for all Python calls that change files or the store's
+database. After the interruption, another child runs a check from `tests.faults.work`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ KILL = "signal=SIGKILL"
 
 
 def kill_inside(number):
-    """Make this process kill itself just before its `number`-th Python call that changes files or the state."""
+    """Make this process kill itself just before its `number`-th Python call that changes files or the database."""
     left = [number]
 
     def wrapped(call):
@@ -70,7 +71,10 @@ def trace_calls(injection, trace):
 
 
 def interrupt(name, place, kind, what, number):
-    """Interrupt work at a call, check the store, and return how the work ended, or None if there was no such call."""
+    """Interrupt work at the `number`-th call of a kind, check the store, and return how the work ended.
+
+    Return None if the work made fewer calls of this kind.
+    """
     _, work, check = WORK[name]
     trace = place.root.parent / "trace"
     trace.write_text("")

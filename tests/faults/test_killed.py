@@ -33,7 +33,7 @@ def campaign(place, *options):
 
 
 def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
-    """If work of any kind is killed at a system call, the next command finds a consistent store and cleans up."""
+    """If any command is killed at a system call, the next command finds a consistent store and cleans up."""
     made = campaign(tmp_path, "--kills", KILLS)
     assert made["killed"] >= KILLS
     assert all(made[f"of {name}"] >= KILLS // len(WORK) for name in WORK)
@@ -43,7 +43,7 @@ def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
 
 @pytest.mark.parametrize("work", ["round", "drop"])
 def test_work_is_killed_once_at_each_call(tmp_path, work):
-    """If a commit or the drop of a series is killed at any system call, the work is complete or not begun."""
+    """If a process is killed while it commits a round or drops a series, it has done so completely or not at all."""
     made = campaign(tmp_path, "--work", work)
     assert made["killed"] >= 30 and min(made["pwrite64"], made["fdatasync"]) >= 5, made
 

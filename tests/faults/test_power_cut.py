@@ -128,7 +128,7 @@ def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path, work):
     ids=["directory", "round", "journal", "state"],
 )
 def test_a_forgotten_synchronisation_is_found(tmp_path, work, forgotten):
-    """Negative control: if one fsync of a directory, round, journal or state is left out, a power cut loses data."""
+    """Negative control: a power cut loses data if a file or the directory of the store is never synchronised."""
     place, disk, calls = recorded(work, tmp_path)
     opened, kept = {}, []
     for call in calls:

@@ -323,7 +323,10 @@ def asked(place):
 
 
 def check_asked(place):
-    """Check that an interactive session keeps all written answers, counts no update twice and repeats its answers."""
+    """Check that an interactive session keeps and repeats all written answers.
+
+    Each new answer must also use up exactly one of the session's updates.
+    """
     session = place.open().series("visits").interactive("ad_hoc")
     answers = session.answers["value"].to_list()
     assert session.updates_left == 200 - (len(answers) - 1)

@@ -83,7 +83,7 @@ def test_types_are_those_the_engine_computes_with(there):
     ],
 )  # fmt: skip
 def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
-    """If a privacy unit has several columns, a query must return all of them, unswapped and from one source row."""
+    """If a privacy unit has several columns, a query must return them all from one row, each under its own name."""
     if accepted:
         _check(query, there, unit=("user_id", "n"))
         return

@@ -131,7 +131,8 @@ def test_what_is_accepted_of_queries_at_random_holds(small, seed, number):
     assert meeting >= found / 2
 
 
-# For each rule to disable: where its function is, the function's name, a constant result, and harmful queries.
+# Dict from a rule of the query check to (object, attribute, constant, harmful queries). A test disables the rule by
+# replacing the attribute of the object by the constant, or by a function that always returns it.
 WEAKENED = {
     "ties decide": (check, "picks_rows", False, ("no order", "frames of rows")),
     "order is taken for granted": (

@@ -1,6 +1,6 @@
 """A name, type or macro means the same when a query is checked and when it runs.
 
-Each test covers an error that the query check once had.
+Each test covers a former bug of the query check.
 """
 
 import logging

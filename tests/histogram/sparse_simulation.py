@@ -68,9 +68,9 @@ def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None
 
     Args:
         first: Releases; the noise of cells that were never published is NaN.
-        second: Releases of the same cells, or of the same number of cells of each kind.
+        second: Releases of the same cells, or of as many cells with each label.
         cells: Indices of the cells to compare, or a mask.
-        kinds: Kind of each cell; only cells of the same kind are compared with each other.
+        kinds: A label for each cell; only cells with equal labels are compared with each other.
     """
     both = [DenseReleases(each.noise[:, cells], each.published[:, cells]) for each in (first, second)]
     labels = np.zeros(both[0].published.shape[1], int) if kinds is None else kinds[cells]

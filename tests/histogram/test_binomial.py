@@ -65,7 +65,7 @@ def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
      *(slow(*case) for case in ((200, 0.5), (1000, 0.05), (10**6, 0.5), (10**69, 2e-67), (10**77, 5e-75)))],
 )  # fmt: skip
 def test_numbers_follow_their_law(n: int, p: float) -> None:
-    """Binomial draws follow their exact distribution, and a probability that is 1 % or more off is rejected."""
+    """Binomial draws follow their exact distribution. Draws with a slightly wrong probability would be detected."""
     draws = 100_000 if n * min(p, 1 - p) < 100 else 20_000 if n * p < 1e4 else 3_000
     law = stats.poisson(n * p) if n > 10**15 else stats.binom(n, p)
     edges = np.unique(law.ppf(np.arange(1, 20) / 20))
@@ -87,7 +87,7 @@ def test_numbers_follow_their_law(n: int, p: float) -> None:
     ids=["tiny", "nearly one", "small", "beyond doubles"],
 )
 def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: float) -> None:
-    """Rare successes or failures, 3 on average, follow their distribution, and a mean that is 5 % off is rejected."""
+    """If 3 successes or 3 failures are expected, their number has the exact distribution with mean 3, not 3.15."""
     drawn = binomial([n] * 100_000, np.full(100_000, log_p), rng=entropy.seeded(31))
     rarer = n - drawn if log_p > -1.0 else drawn
     seen = np.bincount(rarer, minlength=40)

@@ -67,7 +67,7 @@ SCENES = {
 
 @pytest.mark.parametrize("scene", quick([name for name in SCENES if name != "count above an old threshold"], SCENES))
 def test_rates_in_any_order_agree_with_quadrature(scene: str) -> None:
-    """The number of exceeding cells agrees with the exact probability; a rate that is 2 % too high is rejected."""
+    """The number of exceeding cells agrees with the exact probability; a rate 2 % too high would be detected."""
     sensitivity, past, level, threshold, count, reference = SCENES[scene]
     p = rate(past, level, threshold, sensitivity, count)
     if reference:
@@ -96,7 +96,8 @@ def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
     [
         ([], 0.2, 4.0, [-1], 0, InputError),
         ([], 0.2, 4.0, [1, 2], [0, 0, 0], InputError),
-        ([(0.1, 5.0)], 0.2, 40.0, [7, 1], [0, 12], InputError),  # no series can have a history as rare as this
+        # A series would already have drawn a cell with such a rare history (probability 0.001).
+        ([(0.1, 5.0)], 0.2, 40.0, [7, 1], [0, 12], InputError),
         ([], 0.0, 4.0, 5, 0, LevelError),
         ([], 0.2, 0.0, 10**12, 0, ThresholdError),
     ],

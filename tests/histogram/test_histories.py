@@ -88,9 +88,9 @@ def test_a_series_never_has_a_rare_history(family: Family) -> None:
 
 
 def test_close_levels_share_a_bound() -> None:
-    """The rarity (a bound on -ln P[history]) of fifty nearly equal levels is at most three times that of one of them.
+    """For fifty nearly equal levels, the rarity is at most three times the rarity for one of these levels.
 
-    For levels far apart, the rarities of the single levels add up.
+    The rarity is a bound on -ln P[history]. For levels far apart, the rarities of the single levels add up.
     """
     family, counts = Gaussian(), np.array([0.0, 3.0])
     near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]

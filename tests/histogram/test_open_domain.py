@@ -25,7 +25,7 @@ FAMILIES: dict[str, tuple[Any, list[str]]] = {
     "skellam": (Skellam(), ["0.1", "0.05", "0.2", "0.07"]),
 }
 STEP = 0
-# Relative tolerance; the exact probabilities of Laplace noise are sums over a grid.
+# Relative tolerance: larger for Laplace noise, because its exact probabilities are computed as sums over a grid.
 SLACK = {"laplace": 1e-3}
 
 
@@ -113,7 +113,7 @@ def test_no_threshold_is_named_for_a_delta_that_does_not_remain(delta: float) ->
 
 
 def test_the_exact_law_of_these_tests_is_right() -> None:
-    """The exact probabilities in these tests are correct.
+    """The functions that compute exact probabilities for these tests are correct.
 
     At one level, the probability of exceeding a threshold is the tail probability of the noise. At the third of three
     levels, it equals a reference value.

@@ -18,7 +18,7 @@ from sparsehist.noise.integer_laws import _part_given, poisson_law, skellam_law
 from tests.noise.exact_integer_laws import DIGITS, distance, poisson_mass, skellam_mass
 
 KEYS = (1, 20, 1000)
-EVERY = 10**9  # larger than any table, so that `distance` sums over all cells
+EVERY = 10**9  # more than the entries of any table, so that `distance` adds up all entries
 OF_CANDIDATES = 1e-12  # slack per key for drawing the number of exceeding cells
 # Mean error of noise, in standard deviations: numpy draws normals and exponentials from 2**52 or 2**53 points.
 LATTICE = {Gaussian: 0.8 * 2.0**-52, Laplace: 0.5 * 2.0**-52}

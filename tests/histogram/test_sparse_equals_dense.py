@@ -119,7 +119,7 @@ def reference(name: str) -> DenseReleases:
 
 @pytest.mark.parametrize("name", quick(QUICK, EVERY))
 def test_sparse_releases_have_the_joint_law_of_dense_ones(name: str) -> None:
-    """Sparse releases have the joint distribution of dense releases; noise drawn afresh at each level is rejected."""
+    """Sparse releases are jointly distributed like dense ones; noise drawn afresh at each level would be detected."""
     case = EVERY[name]
     sparse = case.release(release_sparse, 2)
     ways = {"sparse": sparse} if name in BY_SHAPE else {"sparse": sparse, "dense": case.release(release_dense, 1)}

@@ -113,7 +113,7 @@ def reference() -> DenseReleases:
 
 
 def compared(released: DenseReleases, reference: DenseReleases, kinds: Sequence[int]) -> float:
-    """Compare two sets of releases over the cells of these kinds, and return a p-value."""
+    """Compare two sets of releases over the cells whose counts have one of these histories; return a p-value."""
     return p_value(released, reference, np.isin(KINDS, kinds), KINDS)
 
 

@@ -63,7 +63,8 @@ def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
         return noise_of(strategy, np.eye(strategy.n_noise)).astype(np.longdouble) @ z
     kernel, cells, pi = strategy.kernel, strategy.workload.n_cells, np.longdouble("3.14159265358979323846264338")
     v, prefix = np.arange(1, kernel.n + 1), isinstance(kernel, PrefixKernel)
-    # sin(2πuv/(2n+1)) for u = n, …, 1, or sin(πuv/(n+1)) for u = 1, …, n; angles are reduced to one period exactly.
+    # The matrix has rows u and columns v. Its entries are sin(2πuv/(2n+1)) with u = n, …, 1 for prefix sums, and
+    # sin(πuv/(n+1)) with u = 1, …, n for ranges. Here uv is first reduced to one period, without rounding errors.
     size, u = (2 * kernel.n + 1, v[::-1]) if prefix else (2 * (kernel.n + 1), v)
     waves = np.sin(2 * pi * (np.outer(u, v) % size) / size) * np.sqrt(np.longdouble(4) / size)
     if prefix:
@@ -117,7 +118,7 @@ def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[st
 
 
 def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
-    """Noise is rounded up with the exact probability, and always alike for the same secret, strategy and level."""
+    """Noise is rounded up with the exact probability, and in the same way for equal secret, strategy and level."""
     shares = np.array([0.0, 0.25, 0.6, 0.999])
     values = 0.5 * np.tile(np.concatenate([shares, shares - 3]), 50_000)
     path = path_name(strategy_named("identity", Prefix(8)))

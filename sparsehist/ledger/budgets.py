@@ -170,7 +170,7 @@ class Limits:
     def __init__(
         self, events: Sequence[Mapping[str, Any]] = (), *, budgets: Mapping[str, Budget] | None = None
     ) -> None:
-        """Read the limits from rows of `State.events`. `budgets` holds the budgets before the first event."""
+        """Read the limits from rows of `State.events`. `budgets` are budgets that were set before these events."""
         self._caps: dict[str, list[tuple[int, Fraction]]] = {}
         self.budgets = {population: [(0, first)] for population, first in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
@@ -192,7 +192,7 @@ class Limits:
                 self.disjoint.append(frozenset(details["populations"]))
             case "declare periods":
                 self.periods[population], self.declarations[population] = every_of(details["every"]), details
-            case "drop periods":  # allowed only if no period was ever released, so the budget can be removed
+            case "drop periods":  # no period was ever released, so the budget is removed too
                 self.periods.pop(population, None)
                 self.budgets.pop(population, None)
                 self.finished.discard(population)

@@ -67,7 +67,7 @@ class Ledger:
 
     def with_release(self, release: Spending, *beside: Spending) -> Ledger:
         """Return the ledger after a release and any further charges that are committed together with it."""
-        # Charges depend on the order of first releases, so give this release a generation after all others.
+        # Charges depend on the order of first releases. This release comes last, so give it the largest generation.
         first = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
         generation = 1 + max(first, default=0)
         after = self.with_series(self.accounts[release.series_id].with_release(release, generation))
@@ -244,8 +244,8 @@ class Ledger:
     def periods_left(self, population: str) -> int:
         """Return how many more periods can be released at the level of the period that was released last.
 
-        Appended periods without a release are included. Limits on delta are not considered. Before the first release,
-        return the declared number of periods.
+        The number includes appended periods without a release. Limits on delta are not considered. Before the first
+        release, return the declared number of periods.
         """
         rule, budget = self.limits.periods[population], self.budget_of(population)
         accounts = self.of_population(population)
@@ -303,7 +303,8 @@ class Ledger:
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
         """Return how much of a filter's limit is left for a series, and how many series were charged before it.
 
-        Each Poisson series takes half of the delta that earlier ones left, so its charge depends on their number.
+        A series with Poisson noise takes half of the delta that the series charged before it left, so its charge
+        depends on the number of these series.
         """
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]

@@ -28,7 +28,7 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the name that filters use for a noise family: gaussian, poisson or skellam, or else its currency."""
+    """Return the name that filters use for a noise family: gaussian, poisson or skellam; for others, the currency."""
     return _LAWS.get(family, currency_of(family))
 
 
@@ -126,7 +126,7 @@ class Account:
         return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
 
     def least_level(self, path: PathName) -> Fraction:
-        """Return the least new level that `Ledger.largest_level` returns. At this level, noise can still be drawn."""
+        """Return the smallest level to offer for a new release. At smaller levels, noise may be too large to draw."""
         law = self.law_on(path)
         if law in (POISSON, SKELLAM):
             return LEAST_OF_MEANS

@@ -84,7 +84,7 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
         | {
             "spent": cost_in_words(row),
             "epsilon": None if row["epsilon"] is None else round(row["epsilon"], 4),
-            # The row of a path repeats the cap of the series, so omit it there.
+            # Show the cap of a series only in the row of the series, not in the rows of its paths.
             "limit": None if row["scope"] == "path" else row["budget"] or row["cap"],
             "dropped": None if row["dropped"] is None else f"{row['dropped']:%Y-%m-%d}",
         }
@@ -94,7 +94,7 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
 
 
 def event_for_people(event: Row) -> Row:
-    """Return an event as a human-readable row. The column "why" has the details of the event and its reason."""
+    """Return an event as a human-readable row. The column "why" shows the details and reason of the event."""
     details = json.loads(event["details"] or "{}")
     words = str(budget_from(details)) if "split" in details else details.get("every") or details.get("because")
     if words is None:
@@ -131,7 +131,7 @@ def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]
     rows = []
     for path, spent in account.paths.items():
         of_path = {
-            # A path whose guarantees do not compose has no total cost, but it has a finest level: show that.
+            # Always show the finest level: a path has no total cost if the guarantees of its releases do not compose.
             "level": level_text(spent.finest) if spent.finest else None,
             "remaining": left(path),
             "path": " ".join(part for part in path if part),

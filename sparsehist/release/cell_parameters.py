@@ -65,7 +65,7 @@ class MeasureSums:
     """Public parameters of the noisy sums of one measure (for example, of a price) in a release."""
 
     measure: Measure
-    family: Family  # noise family of one sum, with a sensitivity in multiples of `measure.step`
+    family: Family  # noise family of a sum; its sensitivity is in multiples of `measure.step`
     level: Fraction  # level of the sums; each measure has its own noise path
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class MeasureSums:
 
     @property
     def statement(self) -> str:
-        """The guarantee of these sums, in words. It is appended to the guarantee of the counts."""
+        """The guarantee of the measure's sums, in words. It is appended to the guarantee of the counts."""
         return f"; {self.measure.sum_column}, with independent noise, adds {self.family.statement(self.level)}"
 
 
@@ -126,7 +126,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
 
 
 def measure_sums(declaration: Declaration, level: Level | Mapping[str, Level] | None) -> tuple[MeasureSums, ...]:
-    """Return a `MeasureSums` for each measure to release. `level` is what the caller gave as `measures=`."""
+    """Return a `MeasureSums` for each measure to release. `level` is the argument `measures` of `Series.release`."""
     levels = {} if level is None else levels_by_name(declaration.measures, level)
     return tuple(
         MeasureSums(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))
@@ -170,7 +170,7 @@ def requested(
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check the parameters of a release of cells. Return a `CellRequest`. `levels` comes from `level_fields`."""
+    """Check the parameters of a release of cells, and return a `CellRequest`. `level_fields` returns `levels`."""
     if sum(value is not None for value in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
             "give only one of threshold=, false_keys= (for closed domains) and open_delta= (for open domains)",
@@ -228,8 +228,8 @@ def parameters_at(
 ) -> dict[str, Any]:
     """Choose the threshold. Return the metadata fields that releases of cells and of running counts have in common.
 
-    `point` is the step (0 for cells) and the level of the release. `past` has an entry for each earlier step and
-    level: this point, its noise family, and the lowest threshold that was used. All noise is in parts of a count.
+    `point` is the step (0 for cells) and the level of the release. `past` has a triple for each earlier
+    point: the point, its noise family, and the lowest threshold of its releases. All noise is in parts of a count.
 
     `still_lazy(threshold)` returns None if the noise of empty cells can be drawn lazily at this threshold. Otherwise,
     it returns the largest P[noise > threshold] at which lazy drawing is possible.
@@ -384,9 +384,9 @@ def _ratio_limits(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Fieller's confidence limits for the ratios of two columns of true sums.
 
-    `above` has the noisy numerators, and `below` the noisy denominators; noise is Gaussian and independent.
-    The limits enclose each ratio r for which above - r * below is at most z standard deviations from 0, where z is
-    the normal quantile of the confidence 1 - `alpha`.
+    `above` contains the noisy numerators, and `below` the noisy denominators; their noise is Gaussian and
+    independent. The limits enclose each ratio r for which above - r * below is at most z standard deviations from 0.
+    Here, z is the two-sided normal quantile for a confidence of 1 - `alpha`.
     """
     z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
     square = below**2 - z**2 * law_below.variance
@@ -400,7 +400,7 @@ def _ratio_limits(
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Return the mean of each measure: its noisy sum divided by `events_sum`, or NaN if `events_sum` is at most 0."""
+    """Return each measure's mean: its noisy sum divided by the noisy number of rows, or NaN if this is at most 0."""
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}

@@ -157,7 +157,10 @@ class MeasurePath(_TrackingPath):
         return measure_path(self.request.measure.name)
 
     def draw_sums(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of sums. Cells that are new on this path also get noise at all levels released earlier."""
+        """Draw the noise of a measure's sums, for the cells in `shown` and for all tracked cells of this path.
+
+        Cells that become tracked also get noise at all levels released earlier.
+        """
         declaration, path_id, measure = self.locked.declaration, self.path_id, self.request.measure
         family, level, (tracked, empty_keys) = self.request.family, self.request.level, self.tracked()
         n_tracked, near = tracked.position.size, self.neighbours(level, tracked.position.size)
@@ -245,8 +248,8 @@ def _assign_cells(
     count, start, _ = files.groups
     counted = counts > 0
     of_file = np.searchsorted(count, counts[counted])
-    # For each group: the position of a newly tracked cell in the counts file, minus its index in `new.group`. This
-    # offset is equal for all newly tracked cells of a group, which are consecutive in the file and in `new.group`.
+    # The newly tracked cells of a group are consecutive in the counts file and in `new.group`. So one offset for each
+    # group is enough: the position of such a cell in the counts file, minus its index in `new.group`.
     ahead = np.searchsorted(new.group, np.arange(counts.size))
     ahead[counted] = start[of_file] + n_taken[of_file] - ahead[counted]
     of_group = counts[new.group]

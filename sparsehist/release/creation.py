@@ -77,7 +77,7 @@ def counted_into(
     choose: PairsChosen | None = None,
     check: Callable[[State], None] | None = None,  # called before the commit; may raise an error
 ) -> SeriesRecord:
-    """Count a log into a new series, and create the store if needed. `if_exists` decides about an existing series."""
+    """Count a log into a new series; create the store if needed. `if_exists` says what to do if the series exists."""
     declaration, counting = with_source(declaration, source), counting or Counting()
     if counting.engine == ("memory" if is_spark_frame(source) else "spark"):
         raise DeclarationError(f"engine={counting.engine!r} cannot count a log of this type", parameter="counting")
@@ -130,7 +130,11 @@ def _registered(state: State, declaration: Declaration, new: SeriesRecord, writt
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return the source to count. Raise an error if it is a query that may mix units and is not `unverified`."""
+    """Return the source to count. A query is checked, and returned with its current sources and files.
+
+    Raise an error if a row of the query's result may depend on several units, unless the query or the declaration is
+    `unverified`.
+    """
     if not isinstance(source, Query):
         return source
     query = replace(source, unverified=source.unverified or declaration.unverified)
@@ -199,7 +203,7 @@ def _counted(
 
 
 def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterator[pl.DataFrame]:
-    """Yield the frames of counts unchanged. Raise an error if the log is empty, or a count is too large."""
+    """Check each frame of counts and yield it. Raise an error if the log is empty, or if a count is too large."""
     for number, frame in enumerate(frames):
         if number == 0 and frame.is_empty() and not may_be_empty:
             raise DataError(EMPTY)

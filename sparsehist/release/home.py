@@ -107,7 +107,7 @@ def home_of(store: str | os.PathLike[str] | Home) -> Home:
 
 
 def _directory_in_memory(owner: object) -> Path:
-    """Create a store in a private directory, in memory if possible. It is erased when `owner` is deleted."""
+    """Create a store in a private directory, in memory if possible. Erase the directory when `owner` is deleted."""
     shared = Path("/dev/shm")  # noqa: S108 - the directory made in it is private
     parent = shared if os.access(shared, os.W_OK) else None
     directory = Path(tempfile.mkdtemp(prefix="sparsehist-", dir=parent))

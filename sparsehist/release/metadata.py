@@ -23,7 +23,7 @@ from sparsehist.privacy.levels import in_prose
 
 @dataclass(frozen=True)
 class Request:
-    """The requested parameters of a release. A request for an existing release may leave out parameters (None).
+    """The parameters of a release, as a caller requested them. If the release exists, None matches any value.
 
     `goal` is an (epsilon, delta) that was requested instead of a level. `open_room` is the delta that a release of an
     open domain may still spend, given the budget and the goal; None if neither limits it.
@@ -43,11 +43,11 @@ class Request:
 
     @property
     def missing(self) -> list[str]:
-        """Names of the parameters that a new release needs and this request lacks, such as "level="."""
+        """Names of parameters that a new release needs but that were not given, such as "level="."""
         return ["level="] if self.level is None and self.goal is None else []
 
     def as_json(self) -> dict[str, Any]:
-        """Return the parameters as JSON, to store or to compare with stored ones. None and "auto" match any value."""
+        """Return the parameters as JSON, to store and compare them. Comparisons ignore the values None and "auto"."""
         level = None if self.level is None else level_text(self.level)
         return {"level": level, "epsilon_delta": None if self.goal is None else self.goal.text}
 
@@ -207,7 +207,7 @@ _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float | int, "None": 
 
 
 def read_metadata(stored: Mapping[str, Any]) -> _Known:
-    """Read metadata written by `as_dict` from an untrusted file. Do not open or import anything that it names."""
+    """Read metadata that `as_dict` wrote. Open no file and import nothing, because the metadata may be forged."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     values: dict[str, Any] = {}
     for each in fields(record):

@@ -99,7 +99,7 @@ class NoisePath:
     def new_round(
         self, request: Request, metadata: Metadata, stored: dict[str, Any] | None = None, **drawn: Any
     ) -> NewRound:
-        """Return the data that a release adds to the store. The first round on a path also adds the path."""
+        """Return the round that a release adds to the store. If the path is new, the round also adds the path."""
         path_id: int | PathRecord | None = self.path_id
         if path_id is None:
             integer = drawn["level_noise"].dtype.kind == "i"
@@ -198,8 +198,8 @@ def prepared(
     level = request.level if goal is None else level_for(goal, ledger, declaration)
     if goal is not None and opens:
         split = _split(goal, budget, opens=True)
-        # By default, a release in an open domain spends half of `open_room`. Limit the room to twice `split.open`, so
-        # that this half is at most `split.open`.
+        # A release in an open domain may spend at most the delta set aside for open domains (`split.open`). By
+        # default, it spends half of `open_room`. So limit the room to twice the delta that was set aside.
         share = 2 * float(split.open)
         room = share if room is None else min(room, share)
     request = replace(request, level=level, open_room=room)

@@ -40,7 +40,8 @@ PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_EQUAL = 100_000
-# In a search for a level: largest |ln(level)|, tolerance of ln(level), and number of digits of the rounded level.
+# A search for a level tries values of ln(level) from -_WIDEST to _WIDEST. It stops when ln(level) is known up to an
+# error of _CLOSE, and rounds the level to _DIGITS digits.
 _WIDEST, _CLOSE, _DIGITS = 90.0, 1e-5, 4
 
 
@@ -178,7 +179,7 @@ class Planner:
     series_id: str
     declaration: Declaration
     request: CellRequest
-    metadata: Callable[[CellRequest], CellMetadata]  # a function that returns the metadata of a release
+    metadata: Callable[[CellRequest], CellMetadata]  # computes the metadata of a release from its request
 
     def plan(
         self,

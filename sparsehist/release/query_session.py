@@ -209,7 +209,7 @@ class QueryPath(NoisePath):
         if mass is None:
             noise = parameters.noise(1).sample(1, parameters.levels[0], rng=rng)[0]
             mass = max(1, int(locked.files.all_counted()["count"].sum() + noise))
-        if request.start is not None:  # copied into the session, because the release may be deleted
+        if request.start is not None:  # copy the release's counts, because the release may be deleted later
             counts = _start_counts(locked.declaration, request.start)
             attached = self.attach(_START, zlib.compress(counts.tobytes(), 1))
         drawn = np.array([threshold_noise, mass], np.int64)
@@ -277,7 +277,7 @@ class QuerySession:
 
     @property
     def hypothesis(self) -> pl.DataFrame:
-        """The current estimate of all counts: the key columns of all cells, and `estimate` in counts. Public."""
+        """The current public estimate of all counts: the key columns of all cells, and `estimate` in counts."""
         return self._keys.with_columns(estimate=self._state.hypothesis)
 
     def ask(self, predicate: pl.Expr) -> WeightedAnswer:
@@ -285,7 +285,7 @@ class QuerySession:
 
         Args:
             predicate: A Polars expression over the key columns that is true or false for each key (null counts as
-                false), such as `pl.col("browser").is_in(["a", "b"]) & (pl.col("day") > 3)`. Public.
+                false), such as `pl.col("browser").is_in(["a", "b"]) & (pl.col("day") > 3)`. Predicates are public.
 
         Returns:
             The answer, its error, and whether it was measured.
@@ -339,8 +339,8 @@ class QuerySession:
     def _commit_pending(self, path: QueryPath, called_at: str) -> None:
         """Commit the pending update, if any. This costs nothing, because opening the session paid for all updates.
 
-        If a commit fails, the error has told the caller that an update is needed. This cannot be undone, so the next
-        call commits this update first.
+        If the commit fails, the caller learns from the error that the answer had to be measured. So the update must
+        not be discarded: the next call commits it first.
         """
         update, state = self._pending, path.locked.state
         if update is not None and self.updates_left and update.packed not in self._updates:

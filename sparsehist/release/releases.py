@@ -38,7 +38,7 @@ _ENDS = ("low", "high")
 
 
 def release_of(frame: pl.DataFrame, metadata: Mapping[str, Any], **origin: Any) -> Release | WorkloadRelease:
-    """Return rows and metadata as a `Release` or `WorkloadRelease`; `origin` is passed to the constructor."""
+    """Return a `Release` or `WorkloadRelease` of rows and metadata. `origin` may contain `home` and `repeated`."""
     kind = WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release
     return kind(frame, metadata, **origin)
 
@@ -167,7 +167,7 @@ class Release(AnyRelease):
         with needing("a plot", "'sparsehist[plots]'"):
             import altair as alt
         rows = self.intervals(confidence).head(most)
-        # Altair may write keys into a script in HTML, and a key with < could end this script.
+        # Replace < in keys: Altair may write keys into a script in HTML, and a key such as </script> would end it.
         keys = [
             printable(" · ".join(map(str, key))).replace("<", "\N{FULLWIDTH LESS-THAN SIGN}")
             for key in rows[:, : rows.columns.index("noisy_count")].rows()
@@ -237,7 +237,7 @@ class Release(AnyRelease):
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Return the frame with added columns: those in `further`, and those that `solve` computes for `names`."""
+        """Return the frame with added columns: `solve` computes those called `names`; `further` has the others."""
         public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():

@@ -60,7 +60,7 @@ class RunningPath(NoisePath):
 
     @property
     def past(self) -> PastPoints:
-        """Each earlier release point (step from 0, level), with its lowest threshold for unrounded noisy counts."""
+        """For each earlier release point: the step (the first is 0), the level, and the lowest threshold used."""
         return self.locked.state.past_points(self.locked.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
@@ -170,7 +170,7 @@ def running_metadata(declaration: Declaration, request: RunningRequest, past: Pa
 
 
 def noise_over_steps(declaration: Declaration) -> StepNoise:
-    """Return the joint distribution of one key's noise at all steps, for units with at most `most_touched` keys."""
+    """Return the joint distribution of one key's noise at all steps. A unit has up to `most_touched` keys."""
     return StepNoise(declaration.most_touched * _covariance(present(declaration.steps).number))
 
 

@@ -60,7 +60,8 @@ def kind_of_all(earlier: str, kind: str, before: str) -> str:
     """Return the data type of earlier and new units, or "" if there are no units. Raise an error if types differ."""
     if earlier and kind and kind != earlier:
         raise DataError(
-            f"units cannot be compared: cast the column to one type; earlier {before} have {earlier}, this has {kind}"
+            "units cannot be compared, because their data type changed: cast the column to the earlier type; "
+            f"units are {kind} now, and {earlier} in earlier {before}"
         )
     return earlier or kind
 
@@ -113,7 +114,7 @@ def added(listed: StepPairs, files: StepFiles, most_keys: int) -> tuple[pl.DataF
     """
     n_known, names = files.all_keys.height, listed.keys.columns
     codes = pl.int_range(n_known, n_known + listed.keys.height, dtype=pl.UInt32, eager=True)
-    numbers = files.numbers_of(listed.keys).fill_null(codes)  # new keys get temporary numbers first
+    numbers = files.numbers_of(listed.keys).fill_null(codes)  # new keys get temporary numbers, replaced below
     before = files.pairs_of(listed.units)
     n_free = most_keys - np.bincount(before["row"], minlength=listed.units.len())
     fresh = listed.pairs.with_columns(key=numbers.gather(listed.pairs["code"])).join(

@@ -30,7 +30,8 @@ def check_equal_declaration(series: str, existing: Declaration, declared: Declar
         raise NameTakenError(f"{series}{remedy}", parameter="name")
     if words:
         raise SeriesDiffersError(
-            f"{series} with another declaration: repeat that declaration or use another name; it has {words}"
+            f"{series} with a different declaration: repeat that declaration or use another name; it was declared "
+            f"with {words}"
         )
 
 

@@ -1,8 +1,9 @@
 """Make releases of workloads: choose a strategy, draw the noise, and round the answers.
 
 A rounded answer must reveal no more than the noisy answer. If a strategy has noise for each cell, this noise is
-rounded to a grid that contains 1, before cells are summed. Otherwise, noise is rounded and added to exact integer
-answers. Rounding is up or down at random, so that the mean stays the same (docs/mathematics.md, "Numerical slack").
+rounded before cells are summed, to a grid that contains all integers. Otherwise, noise is rounded and added to exact
+integer answers. Rounding is up or down at random, so that the mean stays the same (docs/mathematics.md, "Numerical
+slack").
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class WorkloadPath(NoisePath):
 
     @cached_property
     def _price(self) -> Price:
-        """Sensitivity and variances of the strategy, from the path's first release or computed if there is none."""
+        """Sensitivity and variances of the strategy: those of the path's first release, or newly computed ones."""
         if self.path_id is None:
             return price_of(self.locked.declaration, self.strategy)
         releases = self.locked.state.releases(self.locked.record, path_id=self.path_id)
@@ -217,7 +218,7 @@ def path_name(strategy: Strategy) -> PathName:
 
 
 class Price(NamedTuple):
-    """Sensitivity of a strategy, and variances of its answers if each noise value has variance 1. Public."""
+    """Public sensitivity of a strategy, and variances of the noisy answers if each noise value has variance 1."""
 
     sensitivity: float  # sensitivity for units with max_keys cells: in L2 for Gaussian noise, otherwise in L1
     least: float  # least variance of an answer, leaving out answers without noise
@@ -252,7 +253,7 @@ def workload_metadata(
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, by_cell = noise_std * math.sqrt(price.least), cell_grid(strategy, noise_std)
-    # If noise is drawn for each cell, its standard deviation must be in the allowed range, as must that of answers.
+    # The standard deviation of answers must be in the allowed range and, if cells have noise, so must that of cells.
     added = (std,) if by_cell is None else (std, noise_std)
     check_std(std if std < _LEAST_STD else max(added), _LEAST_STD, _LARGEST_STD, "counts")
     return WorkloadMetadata(
@@ -348,7 +349,7 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Scale a noise family to the sensitivity of R·x. Raise an error if the noise is integer and R is not."""
+    """Scale a noise family to the sensitivity of R·x. Raise an error if noise is integer but R has other entries."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
             "integer noise needs a strategy with integer weights: use strategy='auto', which chooses one; got "
@@ -377,7 +378,7 @@ def slack_of(
 ) -> float:
     """Return the numerical slack of a workload release.
 
-    It is the slack of the noisy cells if these are rounded, and otherwise the slack of the answers. `least` is the
+    If noisy cells are rounded, this is the slack of cells, and otherwise the slack of answers. `least` is the
     least variance of an answer if Z has variance 1; `past` has the levels released on this path.
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload

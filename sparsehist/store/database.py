@@ -99,9 +99,9 @@ class Database:
         """Write the digest of the state file if the file has changed, then close the file."""
         if os.getpid() != self._process:
             return
-        with suppress(OSError, StoreError):  # if writing fails, SQLite checks the file when it is next opened
+        with suppress(OSError, StoreError):  # without a new digest, the next opening runs SQLite's check
             state = self._path.read_bytes()
-            # If a journal exists, the state file must first be rolled back, so no digest of it is written.
+            # If a journal exists, the next opening rolls back the state file, so do not write a digest now.
             journal = self._path.with_name(f"{STATE}-journal")
             if self._durable and _changes(state) != self._recorded_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()

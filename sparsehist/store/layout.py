@@ -50,7 +50,7 @@ def is_store(store: Path) -> bool:
 
 
 def check_format(store: Path) -> None:
-    """Raise an error if a store has an unknown format, if a file of it is missing, or if other users can write to it.
+    """Raise an error if a store has an unknown format or lacks a file, or if other users can write to the store.
 
     Warn if any user could replace the whole store, because its parent directory is writable for all users.
     """
@@ -144,8 +144,8 @@ def spill_directory(parent: Path | None = None) -> Iterator[Path]:
 def remove_dead(parent: Path, begins: str, ends: str = "") -> None:
     """Remove directories that killed processes left in `parent`.
 
-    These are the directories of this user that no process has locked. Only directories whose names start with
-    `begins` and end with `ends` are removed.
+    A directory is removed if this user owns it, no process has locked it, and its name starts with `begins` and ends
+    with `ends`.
     """
     for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  only names; there may be many files
         directory = parent / name

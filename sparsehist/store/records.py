@@ -90,7 +90,7 @@ class ReleaseRecord:
     """A committed release. `request` contains the caller's parameters; `metadata` is published with the rows.
 
     Everything except `request` is public. `generation` is the generation of the store after the commit. `threshold`
-    is the effective threshold, minus infinity for a workload.
+    is in parts of a count and applies to unrounded noisy counts; it is minus infinity for a workload.
     """
 
     path_id: int

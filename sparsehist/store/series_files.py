@@ -50,7 +50,8 @@ def write_series_files(
 ) -> list[RegisteredFile]:
     """Drop keys of count 0, sort the others by count in memory, and write the files of a series.
 
-    `rows` takes indices into `counts` and returns a frame of these rows, with columns key_0 …, count and sum_0 ….
+    `rows` is a function that takes indices of `counts`. For each index, it returns a row of a frame with the columns
+    key_0 …, count and sum_0 ….
     """
     order = order_by_count(counts.cast(pl.Int64).to_numpy(), rng=rng)
     pieces = (rows(order[low : low + BATCH_ROWS]) for low in range(0, max(len(order), 1), BATCH_ROWS))
@@ -186,7 +187,7 @@ class SeriesFiles:
         self._columns = _keys(self._read([], None).columns)
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """Return the keys at these positions of the file `counts`. Their strings may keep other keys in memory."""
+        """Return the keys at these positions of the file `counts`. Strings may share memory with other keys."""
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
@@ -233,7 +234,7 @@ class SeriesFiles:
         return self.all_keys().with_columns(pl.Series(_COUNT, np.repeat(count, size)))
 
     def _read(self, parts: Iterable[int], columns: list[str] | None) -> pl.DataFrame:
-        """Return the rows of some parts of `counts`, read as an Arrow stream: first the schema, then these parts."""
+        """Return the rows of some parts of `counts`. The schema and these parts are read as one Arrow stream."""
         stream = b"".join([self._schema, *(self._counts[number] for number in parts)])
         return pl.read_ipc_stream(io.BytesIO(stream), columns=columns)
 

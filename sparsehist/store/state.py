@@ -160,7 +160,7 @@ class State:
         return self._histories[path_id]
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return the cost of each noise path, even of dropped series. `finest` is its largest released level or 0."""
+        """Return the cost of each noise path, even of dropped series. `finest` is its finest released level, or 0."""
         rows = self._with_times("read_ledger")
         for row in rows:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -191,7 +191,7 @@ class State:
                     history.arrays(number)
 
     # A change first writes and synchronises files, then commits a transaction that refers to these files, and then
-    # updates the generation files. The caller must not publish anything before that.
+    # updates the generation files. The caller must not publish anything until these files are updated.
 
     def commit_series(self, record: SeriesRecord, written: Path, *, integer_noise: bool = False) -> int:
         """Move the files of a series into the store and register the series; return the id of its path of cells."""
@@ -305,7 +305,7 @@ class State:
         ]
         if not unknown:
             return
-        self._database.run("vacuum;")  # the state file may still contain copies of deleted rows
+        self._database.run("vacuum;")  # erases deleted rows, of which the state file may still contain copies
         with disk_errors(self._series):
             for path in map(Path, unknown):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

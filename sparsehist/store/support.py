@@ -48,7 +48,7 @@ def plain(rows: pl.DataFrame) -> pa.Table:
 
 
 def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) -> WordArray:
-    """Hash each row of `keys`, which must not have nulls. Pass `plain(keys)` as `table` if already computed."""
+    """Hash each row of `keys`, which must not have nulls. If `plain(keys)` exists already, pass it as `table`."""
     table = plain(keys) if table is None else table
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)
@@ -94,11 +94,11 @@ def _absorb(state: WordArray, word: WordArray) -> None:
 
 
 def in_order(hashes: WordArray, rows: int) -> Iterator[WordArray]:
-    """Sort hashes in bounded memory. Yield one word per hash, in increasing order, as arrays of up to `rows` words.
+    """Sort hashes in bounded memory. Yield a 64-bit integer for each hash, in arrays of up to `rows` integers.
 
-    A word is a 64-bit integer: the leading bits of a hash, then the position of this hash among `hashes`, in
-    `len(hashes).bit_length()` bits. The hashes may be memory-mapped. Words with the same leading bits form a
-    partition, and one partition is sorted at a time.
+    The integers increase. The last `len(hashes).bit_length()` bits of an integer are the position of a hash in
+    `hashes`, and its other bits are the leading bits of this hash. The hashes may be memory-mapped. Integers with
+    the same leading bits form a partition, and one partition is sorted at a time.
     """
     of_position, bits = np.uint64(len(hashes).bit_length()), (len(hashes) // _SORTED).bit_length()
     for number in range(1 << bits):

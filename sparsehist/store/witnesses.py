@@ -25,7 +25,7 @@ MARK_SUFFIX = ".generation"
 LEDGER_NAME = "sparsehist-ledger.json"
 _UNFINISHED = ".sparsehist-new"
 _FORMAT = 1
-_LONGEST_MARK = 1 << 12  # bytes; a larger generation file is rewritten with one line for each store
+_LONGEST_MARK = 1 << 12  # size in bytes at which a generation file is rewritten with one line for each store
 
 
 def mark_path(store: Path) -> Path:

@@ -34,7 +34,7 @@ _LONGEST_SHOWN, _LONGEST_NUMBER = 200, 60
 
 
 def shown(value: object) -> str:
-    """Return a value as text for error messages: numbers, dates and short strings in full, else only the type.
+    """Return a value as text for error messages: numbers, dates and short strings in full, other values only by type.
 
     A wrong argument may be a frame, a column or a list with data of the log, so errors must not show it.
     """
@@ -234,7 +234,7 @@ class CountsWarning(UserWarning):
 
 
 def of_kind(value: object, kind: type[_Value]) -> _Value:
-    """Return the value if it is a `kind`; otherwise raise a LawError that names both types."""
+    """Return the value if it is an instance of `kind`; otherwise raise a LawError that names both types."""
     if not isinstance(value, kind):
         raise LawError(f"a value has the type {type(value).__name__} instead of {kind.__name__}")
     return value
@@ -256,7 +256,7 @@ def raise_alone(error: BaseException) -> NoReturn:
 def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
     """If an import in the block fails, raise a NotFoundError that says what to install.
 
-    `install` is the argument for `pip install`. `instead` is advice on an alternative, which ends the message.
+    `install` lists the packages for `pip install`. `instead` is added to the message, to suggest an alternative.
     """
     try:
         yield

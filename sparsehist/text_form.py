@@ -38,7 +38,7 @@ def write_literal(value: str | int | date) -> str:
     """Write one value: an integer, True, False, or text in single quotes."""
     if not isinstance(value, str):
         return f"'{value}'" if isinstance(value, date) else repr(value)
-    # repr chooses the quotes by the content. A double quote added in front makes it always choose single quotes.
+    # repr picks its quote style from the content. A double quote in front forces single quotes.
     return "'" + repr('"' + value)[2:]
 
 
@@ -59,7 +59,7 @@ class Form:
 class Notation:
     """The rules for one kind of form, such as domains."""
 
-    what: str  # name of the kind in error messages
+    what: str  # what error messages call a text in this notation, such as "domain" or "strategy"
     values: str  # the allowed arguments, in words for error messages
     advice: Callable[[], str]  # returns a hint that is added to every error message
     error: type[DeclarationError] = DeclarationError

@@ -69,9 +69,9 @@ def ledger(
 ) -> Answer:
     """Show the costs of all releases, the limits on them, and what remains.
 
-    Each noise path has a row, whose cost is its finest level. Each series has a row with
-    the sum over its paths, and each population a row with the sum over its series. The
-    row for everybody has the largest sum over populations that one person may belong to.
+    Each noise path has a row with the level of its finest release. Each series has a row
+    with the sum over its paths, and each population a row with the sum over its series.
+    The row for everybody shows the most that all releases together can cost one person.
     `spent` is rho of zCDP or epsilon of pure DP, rounded up; `level` in --json is the
     exact value. Dropped series are included.
 

@@ -34,13 +34,13 @@ class Answer:
 
     data: Mapping[str, Any]  # the object that --json prints
     shown: Sequence[Any]  # lines of rich markup and tables, which are printed without --json
-    exit_code: int = 0  # 0 unless the command failed or a limit refused it
+    exit_code: int = 0  # exit code of the command; 0 means success
     complaint: str = ""  # error message, printed on stderr after `shown`
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
     """Print the result of a command on stdout, as one JSON object or as human-readable text."""
-    if as_json:  # one line of ASCII
+    if as_json:  # print JSON as one line of ASCII
         sys.stdout.write(json.dumps(answer.data, default=str).replace("\x7f", "\\u007f") + "\n")
         return
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, emoji=False)

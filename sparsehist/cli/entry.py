@@ -64,7 +64,7 @@ def _explained(problem: BaseException) -> Answer:
     elif isinstance(problem, SparsehistError):
         kind, exit_code, message = type(problem).__name__, problem.exit_code, in_options(message)
     elif isinstance(problem, PermissionError):
-        from sparsehist.counting.log import shown  # hides the value in a folder name like user=42: it may be a unit
+        from sparsehist.counting.log import shown  # hides values in folder names such as user=42, which may be units
 
         kind, message = "InputError", f"{shown(str(problem.filename or 'a file'))}: permission is denied"
     else:

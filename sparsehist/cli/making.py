@@ -91,7 +91,7 @@ def append(
 ) -> Answer:
     """Append the log of the next step or of a period, completely or not at all.
 
-    Appending the same log again changes nothing; another log for the same step or
+    Appending the same log again changes nothing; a different log for the same step or
     period is refused. For a running series, and for a periodic series with most_periods,
     the store keeps a secret record of which units were counted; finish erases it.
 

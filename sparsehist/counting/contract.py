@@ -31,7 +31,7 @@ class Query:
     Attributes:
         sql: One SELECT statement, as docs/sql.md describes.
         tables: Dict from name to frame, Arrow table, relation, path or `Files`. The query itself may also name files.
-        public: Dict from name to a table without data of any unit. A file is public if its path is given here.
+        public: Dict from name to a table without data of any unit. A file is public if its path is one of the names.
         parameters: Dict from the name of each parameter to its value. In the SQL, a parameter is written as $name.
         unverified: Whether to skip the check that the query does not mix units. Ledger, metadata and report say so.
 
@@ -56,13 +56,13 @@ class Query:
 
 @dataclass(frozen=True, repr=False)
 class ClosedQuery(Query):
-    """A query whose sources, files and column types were fixed when it was checked."""
+    """A query bound to its sources, files and column types, as they were when `checked_query` was called."""
 
     world: Closed | None = None
 
     @property
     def is_checked(self) -> bool:
-        """Whether the query and all sources were checked. Tables of the caller's DuckDB session cannot be checked."""
+        """Whether the query was checked and reads no private tables of a DuckDB session: their origin is unknown."""
         world = self.world
         return world is not None and world.verified and all(one.checked for one in world.sources.values())
 
@@ -105,7 +105,7 @@ class Counts:
     Attributes:
         frame: A frame or another table, with key columns and a count column.
         count: Name of the count column. Counts are non-negative integers; rows with count 0 are left out.
-        counted_by: The `CountingSql` that made the counts. `create` refuses a series with another key or `max_keys`.
+        counted_by: The `CountingSql` that made the counts. `create` refuses a series whose key or `max_keys` differs.
         largest: Largest amount that one unit adds to the count of a key. Required; must be 1.
 
     Example:
@@ -134,7 +134,7 @@ class UnitPairs:
     Attributes:
         units: The distinct units.
         sizes: Number of pairs of each unit, at least one; shape (units,).
-        codes: Index in `keys` of the key of each pair; shape (pairs,).
+        codes: For each pair, the index of its key in `keys`; shape (pairs,).
         keys: Distinct keys, with columns key_0, …; some keys may be in no pair.
     """
 
@@ -145,7 +145,7 @@ class UnitPairs:
 
     def frame(self) -> pl.DataFrame:
         """Return one row per pair, with columns unit, key_0, …."""
-        import numpy as np  # imported here, as `sparsehist.declaration` imports this module and does not need numpy
+        import numpy as np  # imported here to keep numpy out of `sparsehist.declaration`, which imports this module
 
         units = self.units.gather(np.repeat(np.arange(self.sizes.size), self.sizes))
         return self.keys[self.codes].insert_column(0, units.alias("unit"))
@@ -156,8 +156,8 @@ class CountedKeys:
     """All keys of the log that are in the domain, with their numbers of units. Secret.
 
     Attributes:
-        counts: One row per key, in arbitrary order: column count (Int64; 0 if all units with the key keep other
-            keys), and sum_0, … (Int64, in steps) for each measure.
+        counts: One row per key, in arbitrary order. Column count (Int64) is 0 if every unit with this key kept other
+            keys instead. Columns sum_0, … (Int64) are the sums of the measures, in multiples of their steps.
         keys: Function from positions in `counts` to a frame of the keys at these positions, with columns key_0, … in
             the canonical dtypes of the domain.
         engine: Name and version of the engine, such as "polars 2.1.0". A unit with too many keys keeps the same keys
@@ -192,9 +192,9 @@ class CountRequest:
         unit: Columns of the log that identify the unit; empty for `Counts`.
         salt: 16 secret random bytes that determine which keys a unit keeps.
         temporary_directory: Parent of the private directory for rows that do not fit in memory.
-        weights: Pairs of a weight and the largest number of keys that a unit may have to get this weight. The first
-            weight is the largest and stands for a full count. To each of its keys, a unit adds the first weight that
-            its number of keys allows. A unit with more keys than the last pair allows keeps only that many keys.
+        weights: Pairs (weight, most), largest weight first. To each of its keys, a unit adds the weight of the first
+            pair whose `most` is at least the unit's number of keys. The first weight is a full count. A unit with
+            more keys than the `most` of the last pair keeps only that many keys.
         threads: Number of counting threads; by default the number of cores. Polars reads and sorts with all cores.
         progress: Function called with the name of each phase when it begins.
         portable: Whether a unit keeps its first keys in the portable order (`counting/tuples.py`).
@@ -219,7 +219,7 @@ class CountRequest:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Columns of the log that contain units or keys, without duplicates."""
+        """Names of the columns that contain the unit or the key, each name once."""
         return tuple(dict.fromkeys((*self.unit, *self.key)))
 
     @property
@@ -229,7 +229,7 @@ class CountRequest:
 
     @property
     def full(self) -> int:
-        """Weight of a full count, which a unit with few keys adds to each of its keys."""
+        """Weight of a full count. A unit with at most `max_keys` keys adds this weight to each of its keys."""
         return self.weights[0][0]
 
     def report(self, phase: str) -> None:

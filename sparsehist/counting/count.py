@@ -25,9 +25,9 @@ _UNBOUNDED = 2**62
 def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -> CountedKeys:
     """Count the units of each key, with each unit bounded to `max_keys` distinct keys.
 
-    Rows without a usable key are first refused or dropped. If several keys of a unit map to the same cell, the unit
-    is counted only once in this cell. `declared` has the fields of a `CountRequest`. A log without valid rows is
-    refused unless `may_be_empty` is true.
+    Rows whose unit or key is missing, or whose key is outside the domain, are first refused or dropped. If several
+    keys of a unit map to the same cell, the unit is counted only once in this cell. `declared` contains the arguments
+    of `request_of`. A log without valid rows is refused unless `may_be_empty` is true.
     """
     request = request_of(**declared)
     if isinstance(source, Counts):
@@ -45,10 +45,10 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
 
 
 def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Iterator[pl.DataFrame]]:
-    """Count a Spark frame. Return the counts in parts, sorted as in the files of a series.
+    """Count a Spark frame, and sort the keys by count, then by a salted hash of the key.
 
-    The result is the name of the engine, and an iterator of frames of columns key_0, …, count and sum_0, …. `order`
-    is 16 secret bytes that determine the order of keys with equal counts.
+    Return the name of the engine, and an iterator of frames with columns key_0, …, count and sum_0, …. `order` is
+    the salt of the hash: 16 secret bytes.
     """
     from sparsehist.counting import with_spark
 
@@ -64,7 +64,7 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
 
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
-    """List all pairs of a unit and a key of the domain, without bounding units. Refuse `Counts` and Spark frames."""
+    """List all pairs of a unit and a key of the domain. Units keep all keys. Refuse `Counts` and Spark frames."""
     request = request_of(max_keys=_UNBOUNDED, **declared)
     return in_memory.kept_pairs(checked_log(source, request), request)
 
@@ -100,7 +100,7 @@ def checked_counts(source: Counts, request: CountRequest) -> pl.DataFrame:
     check_key_dtypes(log, request.key, request.domain)
     with engine_errors(log.label, log):
         read = log.rows.select(*request.key, source.count, *sums).collect(engine="streaming")
-        # Selecting rows is six times as fast in contiguous columns. Rechunking one column at a time saves memory.
+        # Contiguous columns make selecting rows six times as fast. Rechunk one column at a time to save memory.
         frame = pl.DataFrame([read.drop_in_place(name).rechunk() for name in read.columns])
     texts = [name for name in (source.count, *sums) if name in log.texts]
     frame = frame.with_columns(pl.col(name).cast(pl.Int64, strict=False) for name in texts)

@@ -108,7 +108,7 @@ def _scan(
 ) -> pl.LazyFrame:
     """Return a lazy frame of a file, or of all files that a URL matches.
 
-    The frame has the columns in `dtypes` with these types, or all columns of the file if `dtypes` is None.
+    `dtypes` contains the columns to be read and their types. If `dtypes` is None, all columns are read.
     """
     suffix, source = _suffix(path), path if is_remote(path) else glob.escape(path)
     options: dict[str, Any] = {"storage_options": dict(files.storage_options) or None}

@@ -54,7 +54,7 @@ def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, 
         outside: Positions of the key columns with values outside the domain.
         names: Names of all key columns.
         domain: The domain of the keys.
-        text: For each key column, whether it has strings and no declared type.
+        text: For each key column, whether it contains strings and no type was declared for it.
     """
     listed = ", ".join(repr(names[at]) for at in outside)
     readable = [at for at in outside if text[at] and domain.dtypes[at] in _READ_AS]
@@ -81,7 +81,7 @@ def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
 
 
 def _is_missing(column: pl.Series) -> pl.Series:
-    """Return a boolean series that is true for nulls, empty strings and empty bytes."""
+    """Return a Polars series of booleans: true for nulls, empty strings and empty binary values."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         column = column.cast(pl.String).cast(pl.Binary)
     if column.dtype == pl.Binary:

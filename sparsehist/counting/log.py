@@ -113,8 +113,8 @@ def shown(file: str) -> str:
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
     """A context that replaces exceptions of an engine, which may quote data or credentials, with sparsehist errors.
 
-    To find an unreadable file, the files of the log are read one by one. `error_of` returns the error for an
-    exception that it recognises, and None for any other exception.
+    If the engine fails, the files of the log are read one by one, to find an unreadable file. `error_of` returns the
+    error for an exception that it recognises, and None for any other exception.
     """
 
     def __init__(
@@ -178,8 +178,8 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
     """Refuse key columns whose dtype does not fit the domain.
 
-    A column of strings is accepted if the domain has dates, such as 2024-01-31. In files, a column of strings is also
-    accepted if the domain has whole numbers. The strings are parsed later.
+    A column of strings is accepted if the keys of the domain are dates, such as 2024-01-31. If the keys are whole
+    numbers, a column of strings is accepted only if it comes from a file. The strings are parsed later.
     """
     for column, name in enumerate(key):
         expected, dtype = domain.dtypes[column], log.dtypes[name]

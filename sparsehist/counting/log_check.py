@@ -82,7 +82,7 @@ def _checked(source: object, request: CountRequest) -> Iterator[dict[str, Any]]:
     keys = pairs.select(columns).unique()
     placed = place(keys, request.domain)
     rule = np.where(placed.usable, "", np.where(placed.present, _OUTSIDE, _NO_KEY))
-    # Number the keys: cells of the domain get negative numbers, and other keys distinct non-negative ones.
+    # Number the keys: keys of one cell share a negative number, and each unusable key has its own number from 0.
     number = np.arange(keys.height)
     number[placed.usable] = (
         -placed.cells.select(pl.struct(pl.all()).rank("dense").cast(pl.Int64)).to_series().to_numpy()

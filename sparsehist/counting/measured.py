@@ -31,12 +31,12 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return a dict from the name of each column of steps to its measure. `Measure.events` has no such column."""
+    """Return a dict from the name of each column of steps to its measure. A measure of events has no column."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
 def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
-    """Return a dict from the names in `row_columns` to Polars expressions for the steps of each row (Int32)."""
+    """Return a dict from the names in `row_columns` to Polars expressions: the value of each row in steps (Int32)."""
     return {name: _steps(each, log).cast(pl.Int32).alias(name) for name, each in row_columns(measures).items()}
 
 
@@ -51,13 +51,14 @@ def check_number(column: str, log: Log) -> pl.DataType:
 def steps_sql(
     measure: Measure, column: str, cast: Callable[[str, str], str], exact: type[np.floating] = np.float64
 ) -> tuple[str, str]:
-    """Return SQL that converts a value to steps as `float_steps` does, and SQL that is true if it can be converted.
+    """Return SQL that converts a value to steps like `float_steps`, and SQL that is true if this value is valid.
 
     Args:
         measure: The measure.
         column: SQL for the values of the measure, numbers of any type.
         cast: Function that returns SQL for a cast, given the type ("double", "bigint" or "real") and SQL for a value.
-        exact: Float type of the column, as for `float_steps`.
+        exact: np.float32 for a column of 32-bit floats, otherwise np.float64. Multiples of the step are rounded to
+            this type before they are compared with a value.
     """
     if measure.column is None:
         return cast("bigint", "1"), ""
@@ -69,7 +70,7 @@ def steps_sql(
     value = cast("double", column)
     size, up, down = f"abs({value})", cast("double", str(rises)), cast("double", str(per))
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
-    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or 1 more; `steps` corrects it
+    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one too many, which `steps` subtracts
     reached = f"{near} * {up} / {down}"
     reached = reached if exact is np.float64 else cast("double", cast("real", reached))
     steps = cast(

@@ -92,7 +92,7 @@ def _of_relation(relation: Any, columns: Sequence[str], label: str) -> Log:
         if name in columns and kind == "TIME WITH TIME ZONE":
             raise DataError(f"a column would lose its time zone: cast it to text ({name!r} is {kind})")
     dtypes = dict(zip(relation.columns, relation.limit(0).pl().dtypes, strict=True))
-    # Select by position, because DuckDB may change names in its output. Other columns are not read.
+    # Select columns by position, as DuckDB may rename columns in its output. Unselected columns are not read.
     numbered = enumerate(relation.columns, 1)
     chosen = [f"#{number} as {quoted(name)}" for number, name in numbered if not columns or name in columns]
     return Log(relation.project(", ".join(chosen) or "*").pl(lazy=True), dtypes, label)
@@ -101,7 +101,7 @@ def _of_relation(relation: Any, columns: Sequence[str], label: str) -> Log:
 def checked_query(
     query: Query, unit: str | Sequence[str], key: str | Sequence[str] = (), lookup: Lookup | None = None
 ) -> ClosedQuery:
-    """Check a query without running it, and return it with its current sources, files and column types fixed.
+    """Check a query without running it. Return it bound to its current sources, files and column types.
 
     A query is refused if a row of its result might depend on several units, unless `query.unverified` is true or
     `unit` is empty. The result must have the columns in `key`. `lookup` returns the source for a name in FROM that

@@ -101,7 +101,7 @@ def _run(text: str, frames: dict[str, Frame]) -> Frame:
 
 
 def counted(log: Log, request: CountRequest, rules: list[DataError]) -> Frame:
-    """Return a lazy Spark frame: key_0, …, count, sum_0, …. Add an error to `rules` for each cause of refusal."""
+    """Return counts as a lazy Spark frame (key_0, …, count, sum_0, …). Append the error of each rule to `rules`."""
     request.report("counting")
     measured = [each.column for each in request.measures]
     for column in (*request.unit, *request.key, *measured):

@@ -66,7 +66,7 @@ DIALECTS: dict[str, dict[str, str]] = {
         "length": "char_length({x})",
         "sha256": "encode(sha256(convert_to({x}, 'UTF8')), 'hex')",
         "text": '(cast({x} as text)) collate "C"',
-        "micros": "cast((extract(epoch from {x}) * 1000000) as bigint)",  # since PostgreSQL 14, EXTRACT never rounds
+        "micros": "cast((extract(epoch from {x}) * 1000000) as bigint)",  # EXTRACT is exact since PostgreSQL 14
         "hash64": f"mod(cast({_MD5_BIGINT} as numeric(20, 0)) + {2**64}, {2**64})",
         "nul": "",
     },
@@ -96,7 +96,7 @@ DIALECTS: dict[str, dict[str, str]] = {
         "written": "cast({x} as string)",
         "double": "cast({x} as double)",
         "real": "cast({x} as float)",
-        "text": "cast(cast(cast({x} as string) as binary) as string)",  # the cast to binary removes a collation
+        "text": "cast(cast(cast({x} as string) as binary) as string)",  # the cast to binary drops the collation
         "micros": "unix_micros({x})",
         "hash64": f"cast(conv({_MD5_HEX}, 16, 10) as decimal(20, 0))",
         "nul": "char(0)",
@@ -131,7 +131,7 @@ class CountingSql:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Dict from the name of the only parameter to its value, the salt. In PostgreSQL, its name is $1."""
+        """Dict with the salt, the only parameter of the query. In PostgreSQL, the query refers to the salt as $1."""
         return {"salt": self.salt.hex()}
 
     def check(self, declared: Declaration) -> None:

@@ -93,7 +93,7 @@ class Shares:
         return self.keys * self.parts**2 // weight**2
 
     def most_at(self) -> list[tuple[int, int]]:
-        """List the possible weights of a unit, largest first, each with the largest number of keys of such a unit.
+        """List the possible weights, largest first, each with the most keys that a unit with this weight can have.
 
         A weight is given as a number of parts of a count.
         """

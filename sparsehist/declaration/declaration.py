@@ -292,7 +292,7 @@ class Declaration(Record):
 
     @property
     def touched(self) -> list[tuple[int, int]]:
-        """Pairs of a weight, in parts of a count, and the largest number of keys to which a unit adds this weight."""
+        """Pairs (weight, most): a unit may add this weight, in parts of a count, to each of at most `most` keys."""
         return [(1, self.max_keys)] if (shares := self.shares) is None else shares.most_at()
 
     @property

@@ -116,7 +116,7 @@ class Measure:
 
     @property
     def steps_column(self) -> str:
-        """Name of the column of sums in the frame of a `Counts`. There, sums are given as whole numbers of steps."""
+        """Name of the column of sums in the frame of a `Counts`, which gives sums as whole numbers of steps."""
         return f"{self.name}_steps"
 
     @property

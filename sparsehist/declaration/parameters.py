@@ -90,7 +90,7 @@ class Record:
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Return a function that converts text to a record of one of these classes, and leaves such records unchanged."""
+    """Return a function that makes a record of one of the classes `kinds` from text. It returns records unchanged."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
     notation = Notation(what, "numbers, strings, True and False", lambda: advice, bare=True)
 

@@ -122,7 +122,7 @@ class Every(Record):
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """Return the number of costliest periods whose costs the budget adds up, or None if it adds up all costs."""
+        """Return n if the budget adds up the costs of the n costliest periods, or None if it adds up all costs."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:

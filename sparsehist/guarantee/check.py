@@ -1,8 +1,8 @@
 """Check the plan of a query: the output rows of a unit must depend only on rows of this unit and on public tables.
 
 DuckDB plans the query over empty tables. For each operator of the plan, `Check` finds the columns that identify the
-unit. It refuses operators that depend on rows of several units or on the order of rows. It also refuses all operators
-and functions that are not in the lists of allowed ones, which were made for the tested versions of DuckDB.
+unit. It refuses operators that depend on rows of several units or on the order of rows. It also refuses every
+operator and function that is not listed as allowed. The lists were made for the tested versions of DuckDB.
 
 Two things are not checked: whether the unit column of a private source really contains the unit, and whether an error
 of DuckDB, such as a failed cast, reveals that some row caused it.
@@ -101,7 +101,7 @@ class Check:
         return Relation(tuple(self._unit(below, one) for one in node["expressions"]), below.private)
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
-        """Return the index of the unit column that an expression names or casts injectively; None for any other."""
+        """Return the index of the unit column that an expression names or casts injectively, or None otherwise."""
         if expression["_column"] is not None:
             return below.units[expression["_column"]]
         if expression["_function"] != "__cast" or (expression.get("function_data") or {}).get("try_cast"):
@@ -161,7 +161,7 @@ class Check:
         return Relation((*grouped.units, *[None] * len(aggregates)), below.private, frozenset(range(len(groups))))
 
     def _check_aggregate(self, one: Node, below: Relation, ordered: frozenset[str]) -> None:
-        """Refuse an aggregate whose result may depend on the order of rows, unless its ORDER BY determines it."""
+        """Refuse an aggregate whose result may depend on an order of rows that its ORDER BY does not determine."""
         name, children = one["_function"], one.get("children", [])
         require(name in language.ADDING | language.ORDERLESS | ordered, language.refused_function(name))
         if not below.private:
@@ -180,8 +180,8 @@ class Check:
     def _window(self, node: Node, below: Relation) -> Relation:
         """Check window functions. Where the order of ties matters, as for row_number(), only equal rows may tie.
 
-        If a relation may contain equal rows, all windows of such functions must have the same PARTITION BY and
-        ORDER BY: otherwise, each of them may put equal rows in a different order.
+        If a relation may contain equal rows, all windows in which the order of ties matters must have the same
+        PARTITION BY and ORDER BY: otherwise, two windows could put equal rows in different orders.
         """
         orders = []
         for one in node["expressions"]:
@@ -202,9 +202,9 @@ class Check:
 
     @staticmethod
     def _distinguished(orders: list[Node]) -> set[int]:
-        """Return the columns whose values an ORDER BY distinguishes; ordering by a struct is ordering by its columns.
+        """Return the columns whose values an ORDER BY distinguishes. A struct in ORDER BY stands for its columns.
 
-        Ordering by a struct and its text also distinguishes equal values that look different, such as 0.0 and -0.0.
+        An ORDER BY that also contains the struct cast to text distinguishes even equal values such as 0.0 and -0.0.
         """
         structs = [one for one in orders if one["_function"] == "struct_pack"]
         casts = [one for one in orders if one["_function"] == "__cast" and one["_type"]["id"] == "VARCHAR"]
@@ -244,7 +244,7 @@ def _planned(query: Rewriting) -> tuple[list[str], Node]:
         ((text,),) = query.parser.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
         (plan,) = json.loads(text, object_hook=_node)["plans"]
     except duckdb.Error as problem:
-        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # DuckDB shows no data: the tables are empty
+        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # contains no data: the tables are empty
         message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
         raise_alone(StatementError(f"DuckDB cannot plan the query: {message}"))
     except (KeyError, ValueError):  # DuckDB writes NAN, which is not JSON

@@ -1,8 +1,7 @@
 """Check and run a query on new DuckDB connections that contain only the sources which the query names.
 
-The check and the run use the same rewritten text, files and column types. The connection for the check has empty
-tables; the connection for the run has views of files, frames and relations. Before the query is planned on either of
-them, external access is switched off.
+The check and the run use the same rewritten text, files and column types. The check sees only empty tables; the run
+sees views of files, frames and relations. External access is switched off before the query is planned.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class Closed:
         spill = ExitStack()
         connection = connected(spill, autoload_known_extensions=False)
         if _FLOATS.search(str(self.columns)):
-            # The min/max statistics of Parquet files omit NaN, which DuckDB sorts above all other numbers. The two
-            # optimizers below use them. So would a file reader with a pushed-down filter, which `_put` prevents.
+            # DuckDB sorts NaN above all other numbers, but the min/max statistics of Parquet files omit NaN. Disable
+            # optimizers that use the statistics. File readers with filters would use them too: `_put` prevents that.
             connection.execute("set disabled_optimizers = 'statistics_propagation,join_filter_pushdown'")
         for view in self.sources:
             self._put(connection, view)
@@ -60,7 +59,7 @@ class Closed:
         source, columns, listed = self.sources[view], self.columns[view], []
         for name, kind in columns.items():
             cast = f"cast({quoted(name)} as {kind})"
-            if _FLOATS.search(kind):  # DuckDB does not push a filter on two columns down to a file reader
+            if _FLOATS.search(kind):  # DuckDB never pushes a filter down to a file reader if it involves two columns
                 other = next((other for other in columns if other != name), name)
                 cast = f"case when {quoted(name)} is null and {quoted(other)} is null then null else {cast} end"
             listed.append(f"{cast} as {quoted(name)}")
@@ -84,7 +83,7 @@ def connected(spill: ExitStack, **settings: bool | int) -> duckdb.DuckDBPyConnec
     alone = {"autoinstall_known_extensions": False, "python_enable_replacements": False}
     connection = duckdb.connect(":memory:", config={**alone, **settings})
     ((progress,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()
-    if progress:  # in a notebook without ipywidgets, the bar is off, and changing this setting fails
+    if progress:  # in a notebook without ipywidgets, the progress bar is off, and setting it to off fails
         connection.execute("set enable_progress_bar = false")
     connection.execute("set temp_directory = $path", {"path": str(spill.enter_context(spill_directory()))})
     return connection
@@ -112,14 +111,14 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
             connection.execute(statement("guarantee_lock"))
             try:
                 Check(rewritten, units).run(keys)
-            except StatementError:  # perhaps only because rows tie in an ORDER BY: break the ties and check again
+            except StatementError:  # the query may be refused only because rows tie in an ORDER BY: break the ties
                 rewritten.break_ties()
                 Check(rewritten, units).run(keys)
         return Closed(rewritten.text, rewritten.sources, columns, verified)
 
 
 def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> dict[str, str]:
-    """Return the names and types of a source's columns. An ENUM, which lists values of rows, becomes text."""
+    """Return the names and types of a source's columns. ENUM types, which list values of the data, become VARCHAR."""
     try:
         if source.opens is not None:
             table = source.opens()

@@ -81,9 +81,10 @@ REFUSED = {
     "SHOW_REF": "DESCRIBE, SUMMARIZE and SHOW describe all rows; write a SELECT",
     "COLLATE": "a collation treats different texts as equal; write lower(…)",
     "LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map": "a query in parentheses "
-    "must not use columns of the outer query, nor return one of several rows; write a join with a query that has the "
-    "unit in its GROUP BY",
-    "MARK": "whether IN is false or null depends on other units; use it alone in WHERE, or write SEMI or ANTI JOIN",
+    "must not use columns of the outer query, and as a value it must return a single aggregate, such as max(x); "
+    "otherwise, join a query that has the unit in its GROUP BY",
+    "MARK": "whether IN is false or null depends on rows of other units; in WHERE, write IN (SELECT …) alone or with "
+    "AND; elsewhere, write SEMI JOIN instead; for NOT IN, write ANTI JOIN",
     "POSITIONAL_REFERENCE": "#1: name the column instead of its number",
     "now today current_date current_timestamp getvariable": "write a constant or a parameter, $name",
     "random uuid": "write a hash of the row: hash(query) % 10 = 0",
@@ -123,7 +124,7 @@ def consists_of(kind: Node, types: frozenset[str]) -> bool:
 
 
 def unit_kind(kind: Node) -> str:
-    """Return the name of a unit column's type (INTEGER for every integer type), or "" if no unit can have it."""
+    """Return the name of a unit column's type (INTEGER for all integer types), or "" if units cannot have it."""
     name = "INTEGER" if kind.get("id") in _WHOLE else str(kind.get("id"))
     return name if consists_of(kind, _UNITS) else ""
 
@@ -140,7 +141,7 @@ def require(condition: object, refusal: str) -> None:
 
 
 def refusal_of(*words: str) -> str:
-    """Return the text of the first entry in REFUSED that contains one of the given words, or an empty text."""
+    """Return the text of the first entry in REFUSED that contains one of the given words, or an empty string."""
     return next((text for names, text in REFUSED.items() if not set(names.split()).isdisjoint(words)), "")
 
 
@@ -161,7 +162,7 @@ _ENDINGS = {"read_parquet": ".parquet .pq", "read_csv": ".csv .tsv", "read_json"
 
 
 def reader_of(path: str) -> str:
-    """Return the name of DuckDB's reader for files with this extension, or an empty text if there is none."""
+    """Return the name of DuckDB's reader for files with this extension, or an empty string if there is none."""
     ending = PurePath(re.sub(r"\.(gz|zst)$", "", path.lower())).suffix
     return next((reader for reader, endings in _ENDINGS.items() if ending in endings.split()), "")
 

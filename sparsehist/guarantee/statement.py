@@ -40,7 +40,7 @@ class Source:
     files: tuple[str, ...] = field(default=(), repr=False)
     opens: Callable[[], Any] | None = field(default=None, repr=False)
     origin: object = field(default=None, repr=False)  # the caller's frame, path or `Files`
-    checked: bool = True  # false for tables and views of the DuckDB session: how they were made is unknown
+    checked: bool = True  # false for private tables and views of a DuckDB session, because their origin is unknown
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]
@@ -62,7 +62,7 @@ def _literal(value: object) -> str:
 
 @dataclass
 class Rewriting:
-    """A query that reads numbered views in place of its sources, as `text` and as parse tree `tree`.
+    """A query rewritten to read numbered views in place of its sources. `text` is its SQL, and `tree` its parse tree.
 
     `parser` is a connection without tables, macros or settings of the user. SQL that is not in the language of
     docs/sql.md is refused, unless the query was declared unverified.
@@ -79,15 +79,15 @@ class Rewriting:
         self.text = self._text_of(self.tree)
 
     def renamed(self, name: str) -> set[str]:
-        """Return a name, and the names of all columns that the query renames or casts to it in one or more steps."""
+        """Return the name, and the names of all columns from which the query computes a column of this name."""
         names = {folded(name)}
-        for node in 9 * list(nodes(self.tree)):  # follow up to nine renamings, wherever they are in the query
+        for node in 9 * list(nodes(self.tree)):  # follow up to nine steps, such as renamings and casts, in any order
             if "class" in node and folded(str(node.get("alias", ""))) in names:
                 names |= {folded(inner["column_names"][-1]) for inner in nodes(node) if "column_names" in inner}
         return names
 
     def _select(self, text: str, **inserted: Node) -> Node:
-        """Parse a SELECT into a tree without positions. `inserted` maps names in it to nodes that replace them."""
+        """Parse a SELECT into a tree without positions. Replace each name that is a key of `inserted` by its node."""
 
         def plain(node: Node) -> Node:
             name = (node.get("column_names") or [node.get("table_name")])[0]
@@ -264,5 +264,5 @@ def _tables(table: Node) -> list[str]:
 
 
 def _called(table: Node) -> str:
-    """Return the name of the table function that a table in FROM calls, or an empty text."""
+    """Return the name of the table function that a table in FROM calls, or an empty string."""
     return str(table.get("function", {}).get("function_name", "")).lower()

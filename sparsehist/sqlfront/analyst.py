@@ -67,7 +67,7 @@ class AnalystSession:
         threads: int | None = None,
         time_limit: float | None = None,
     ) -> None:
-        """Copy the releases and the ledger into DuckDB, and lock it; see `open_analyst` for the limits."""
+        """Copy releases and ledger into DuckDB, and lock the connection; see `open_analyst` for the limits."""
         if time_limit is not None and not 0 < time_limit < math.inf:
             raise InputError(f"time_limit must be a positive number of seconds, got {time_limit}")
         self._time_limit, self._one_at_a_time = time_limit, threading.Lock()
@@ -203,7 +203,7 @@ def open_analyst(
         release = read(file)
         named = {"series": release.metadata.get("series"), "release": release.metadata.get("name")}
         if not all(named.values()):
-            raise InputError(f"{file} is a release without series or name: move this file away to open the others")
+            raise InputError(f"{file} does not name its series and release: move it away to open the others")
         digest = content_digest(release.frame, release.metadata)
         listed = ledger.filter(store=str(release.metadata.get("store")), **named)["digest"]
         if listed.len() and digest not in listed.to_list():

@@ -42,7 +42,7 @@ _MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE and SHOW"
 
 
 def check_allowed(text: str, connection: duckdb.DuckDBPyConnection, tables: Container[tuple[str, ...]]) -> None:
-    """Check that readers may run a statement; `tables` are the (schema, name) of all released tables.
+    """Check that readers may run a statement. `tables` contains (schema, name) for each table that they may read.
 
     Raises:
         NotAllowedError: If readers may not run the statement, or DuckDB cannot parse it.

@@ -53,7 +53,7 @@ OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
 
 
 class LogQuery(NamedTuple):
-    """The settings for counting the log that a statement's query returns, and the series that gets the counts."""
+    """The series for which the query of a statement returns the log, and the settings for counting this log."""
 
     declaration: Declaration  # declaration of the series to which the log belongs
     public_tables: frozenset[str]  # names of tables that are declared public
@@ -199,7 +199,7 @@ class ScriptCheck:
         return LogQuery(declaration, public, adds=None if series.series_id else added)
 
     def _foreseen(self, statement: Statement) -> str:
-        """Predict the cost of a statement, and add it to the predicted ledger. Raise an error if a run would."""
+        """Predict the cost of a statement, and add it to the predicted ledger. Raise an error if running it would."""
         values, log = statement.values, statement.log
         match statement.kind:
             case "":
@@ -249,7 +249,7 @@ class ScriptCheck:
         declaration = series.declaration
         request: Any = any_kind.request_of(declaration, statement.name, **release_parameters(statement))[0]
         if request.missing:
-            raise NotFoundError(f"there is no release {statement.name}: AT LEVEL makes a new one")
+            raise NotFoundError(f"there is no release {statement.name}: to make it, add AT LEVEL and a level")
         path, metadata = self._path(series, request)
         request, public, spends = prepared(self.ledger, series.series_id, declaration, path, request, metadata)
         self.ledger.check(*spends)

@@ -21,12 +21,12 @@ def started(counts, release=None, *, rng=None, **parameters):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Set the noise of multiplicative weights to 0, so that a plain loop can predict its answers."""
+    """Set the noise of multiplicative weights to 0, so that a test can compute the expected answers."""
     monkeypatch.setattr(MultiplicativeWeights, "_noise", lambda *_, **__: 0.0)
 
 
 def test_a_session_costs_the_sum_of_its_updates():
-    """The levels of a session's updates add up exactly to its level, and their zCDP costs add up to its ρ."""
+    """In multiplicative weights, the levels of all updates add up to the session's level, and their ρ to its ρ."""
     session = Weighing(cells=4, mass=1000, level="1.5", accuracy=0.2, most_updates=50)
     watch, answer = session.levels
     assert session.updates * (watch + answer) == Fraction(3, 2)
@@ -37,7 +37,7 @@ def test_a_session_costs_the_sum_of_its_updates():
 
 @pytest.mark.usefixtures("silent")
 def test_a_scripted_session_without_noise_follows_the_rule():
-    """Without noise, the answers and hypotheses of multiplicative weights agree with a plain loop to 13 digits."""
+    """Without noise, multiplicative weights agrees to 13 digits with a direct computation of its update rule."""
     rng = np.random.default_rng(5)
     counts = rng.multinomial(100_000, rng.dirichlet(np.full(32, 0.2)))
     session = started(counts, mass=100_000, level=1, accuracy=0.1)
@@ -66,7 +66,7 @@ def test_a_scripted_session_without_noise_follows_the_rule():
 
 @pytest.mark.usefixtures("silent")
 def test_updates_end_before_they_are_used_up():
-    """Without noise and with one nonzero cell, even the worst queries need fewer updates than a session allows."""
+    """Without noise, and with all counts in one cell, even the worst queries need fewer updates than allowed."""
     counts = np.zeros(256, np.int64)
     counts[3] = 50_000
     session, rng = started(counts, mass=50_000, level=1, accuracy=0.2), np.random.default_rng(9)
@@ -83,7 +83,7 @@ def test_updates_end_before_they_are_used_up():
 
 
 def test_many_sessions_keep_their_bound():
-    """Of 300 sessions of 40 queries, no more than stated have an answer that misses the declared accuracy."""
+    """Of 300 sessions, no more have an answer outside the error bound than the stated probability allows."""
     rng = np.random.default_rng(8)
     counts = rng.multinomial(40_000, rng.dirichlet(np.full(16, 0.3)))
     parameters = Weighing(cells=16, mass=40_000, level="0.28", accuracy=0.4)

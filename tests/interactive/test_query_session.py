@@ -92,7 +92,7 @@ def test_it_is_charged_whole_before_anything_is_asked(series):
 
 
 def test_levels_beside_gaussian_noise_are_rho():
-    """With Gaussian noise, the zCDP costs of all parts of a query session add up to the session's level, a rho."""
+    """With Gaussian noise, a query session's level is a ρ that covers all updates and the noisy sum of all counts."""
     series = visits(sh.open(":memory:", seed=5), noise="gaussian")
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="0.1", accuracy="0.2")
@@ -105,13 +105,13 @@ def test_levels_beside_gaussian_noise_are_rho():
     assert 0.1 * (1 - 1e-11) <= math.fsum(parts) <= 0.1
     row = row_of(series.store, path="interactive")
     assert (row["level"], row["cost"], row["currency"]) == ("0.1", 0.1, "rho")
-    # The epsilon follows from zCDP. For Gaussian noise of this rho, epsilon would be smaller.
+    # The session's epsilon follows from zCDP. Gaussian noise of the same rho would have a smaller epsilon.
     assert row["epsilon"] > sh.privacy.zcdp.epsilon("1e-6", "0.1") * (1 - 1e-9)
     assert "0.1-zCDP" in session.metadata["guarantee"]
 
 
 def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
-    """A query session above a cap or a budget is refused; the error names the largest level or the usable routes."""
+    """If a cap or budget refuses a query session, the error names the largest level that fits, or suitable routes."""
     store = sh.open(":memory:", seed=5)
     series = visits(store, noise="gaussian", cap=1)
     store.set_budget(epsilon=1, delta="1e-6")
@@ -154,7 +154,7 @@ def test_it_goes_on_wherever_it_is_opened(tmp_path):
 
 @pytest.mark.parametrize("failure", [StoreError("the disk is full"), KeyboardInterrupt()])
 def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeypatch, failure):
-    """If committing an update fails, the next query commits it first, because the error shows that one was due."""
+    """If committing an update fails, the next query commits it first, as the error revealed that it was needed."""
     session = series.interactive("ad_hoc", **ASKED)
     k = session.updates_left
 
@@ -200,7 +200,7 @@ def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
 
 
 def test_a_release_to_start_from_is_free_and_kept(series):
-    """Starting a session from a release is free, and its starting histogram is kept if the release is dropped."""
+    """A session can start from a release at no cost, and keeps its first histogram if the release is dropped."""
     other = visits(series.store, name="other")
     start = other.release("public", level=1)
     session = series.interactive("ad_hoc", **ASKED, start=start)
@@ -215,7 +215,7 @@ def test_a_release_to_start_from_is_free_and_kept(series):
 
 
 def test_what_is_no_session_is_refused_by_name(series):
-    """Invalid or changed session parameters, and names of releases of another kind, are refused."""
+    """Invalid or changed parameters of a query session are refused, and so are names that other releases use."""
     series.interactive("ad_hoc", **ASKED)
     series.release("public", level=1)
     for wrong, match in (({"level": 3}, "level='20'"), ({"mass": 5}, "no mass")):
@@ -261,7 +261,7 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
 
 
 def test_one_question_follows_its_law():
-    """The outcome of a query (high, low or near) has the exact distribution, and noise half as wide is detected."""
+    """The outcome of a query (high, low or near) has the exact distribution, not the one for half the noise."""
     asked, seen = pl.col("page").is_in([0, *range(8, 14)]), np.zeros(3, int)
     for number in range(600):
         if number % 50 == 0:

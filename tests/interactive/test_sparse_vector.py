@@ -44,7 +44,7 @@ def triggers_seen(values, **changed):
 
 
 def test_it_follows_its_law_and_not_another():
-    """The first query to trigger has the exact distribution. A noiseless threshold or half the noise is detected."""
+    """The number of the first query to trigger has the exact distribution, not that of a version with less noise."""
     seen = triggers_seen(VALUES)
     assert_consistent(g_test(seen, first_trigger(VALUES)))
     assert_detected(g_test(seen, first_trigger(VALUES, threshold_rate=None)), "a noiseless threshold")
@@ -53,12 +53,12 @@ def test_it_follows_its_law_and_not_another():
 
 @pytest.mark.slow
 def test_monotone_questions_have_half_the_noise():
-    """For monotone queries, AboveThreshold draws query noise of half the scale."""
+    """For monotone queries, AboveThreshold draws query noise of half the usual scale."""
     assert_consistent(g_test(triggers_seen(VALUES, monotone=True), first_trigger(VALUES, query_rate=0.5)))
 
 
 def test_after_a_trigger_the_threshold_is_drawn_afresh():
-    """After a trigger, answers are distributed as if the threshold had new noise; keeping old noise is detected."""
+    """After a trigger, answers are distributed as if the threshold had new noise, not as if it kept the old noise."""
     seen, kept = np.zeros(2, int), np.zeros(2, int)
     about, rng = SparseVector(threshold=0, level=2, triggers=2, split="1/2"), np.random.default_rng(82)
     for _ in range(2 * RUNS):  # about one run in three triggers
@@ -87,7 +87,7 @@ def test_what_it_costs_by_enumeration():
     assert one_way <= 1 + 1e-12
     # Negative control: with a noiseless threshold, each of twelve answers costs 1/4, so together they cost 3.
     assert losses([1] * 12, threshold_rate=None, query_rate=0.25) == pytest.approx(3.0, rel=1e-12)
-    # Negative control: with half the query noise, a unit that raises all answers but lowers the last costs up to 1.5.
+    # Negative control: with half the query noise, a unit that lowers the last answer and raises all others costs 1.5.
     two_sided = [losses([1] * many + [-1], query_rate=0.5) for many in (1, 2, 5, 30)]
     assert two_sided == sorted(two_sided)
     assert two_sided[1] == pytest.approx(1.2091846261884514, rel=1e-12)
@@ -127,7 +127,7 @@ def test_what_is_no_question_is_refused_and_nothing_secret_shown():
 
 
 def test_a_state_goes_on_from_its_bytes():
-    """An AboveThreshold state restored from bytes has equal levels and noise, and damaged bytes are refused."""
+    """An AboveThreshold state restored from bytes has the original levels and noise; damaged bytes are refused."""
     watch = SparseVector(5, "1/3", sensitivity=2, triggers=3, split="1/3").start(rng=entropy.seeded(85))
     again = AboveThreshold.from_bytes(watch.to_bytes())
     assert (again.triggers_left, again.noisy_threshold) == (3, watch.noisy_threshold)

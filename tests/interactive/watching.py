@@ -20,11 +20,11 @@ def at_least(rate, least):
 
 
 def epoch(gaps, threshold, watch, *, checks=4):
-    """Return the probability of each first measurement: query 1 (too high), query 1 (too low), query 2 …, or none.
+    """Return the probabilities that the first measured query is 1 (too high), 1 (too low), 2 (too high), …, or none.
 
     A query is measured if its hypothesis answer is found too high or too low. `gaps` are hypothesis answers minus
-    true answers; a privacy unit changes each by at most 1. The threshold noise has scale 2 / watch, and the noise of
-    each check has scale `checks` / watch.
+    true answers; a privacy unit changes each by at most 1. All comparisons before a measurement cost epsilon `watch`:
+    the noise of the threshold has scale 2 / watch, and the noise of each comparison has scale `checks` / watch.
     """
     span = math.ceil(80 / watch)
     noise = np.arange(-span, span + 1)

@@ -43,7 +43,7 @@ def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
     first, second = a_series(store, "first"), a_series(store, "second", noise="laplace", cap="0.5")
     first.release("a", level="0.5", threshold=50)
     store.drop("first")
-    second.release("a", level="0.25", threshold=250)  # the budget charges the whole cap: ρ = 0.5·tanh(0.25)
+    second.release("a", level="0.25", threshold=250)  # the budget charges the cap, ε = 0.5, as ρ = 0.5·tanh(0.25)
     with pytest.raises(BudgetExceededError, match=r"level 0\.4, .*remaining rho 0\.377540668\d+; the largest"):
         a_series(store, "third").release("a", level="0.4", threshold=60)
     second.release("b", level="0.5", threshold=250)
@@ -147,7 +147,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
 
 
 def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
-    """The ledger shows numerical slack, even if larger than delta, but ignores it in budgets and in epsilon."""
+    """The ledger shows numerical slack, even if it exceeds delta, but ignores it in budgets and in epsilon."""
     monkeypatch.setattr("sparsehist.release.cell_parameters.numerical_slack", lambda *_, **__: 1e-3)
     store.set_budget(epsilon=2, delta=1e-6)
     series = a_series(store)
@@ -159,7 +159,7 @@ def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
 
 
 def test_a_charged_cap_is_not_raised(store):
-    """If a budget has charged a series its whole cap, the cap cannot be raised.
+    """If a budget has charged the whole cap of a series, the cap cannot be raised.
 
     On the pure accounting route, which charges noise paths instead of caps, the cap can still be raised.
     """

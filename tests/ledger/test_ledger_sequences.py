@@ -64,7 +64,7 @@ def rho_of(paths: list[Path]) -> Fraction:
 
 
 def own_epsilon(path: Path) -> float:
-    """Return the epsilon of one noise path alone, which is a lower bound on the epsilon of several paths."""
+    """Return the epsilon of one noise path alone, a lower bound for every set of paths that contains this path."""
     return float(path.finest) * (1 - 2e-6) - 2e-6 if path.family in PURE else gaussian_epsilon([path])
 
 
@@ -94,7 +94,7 @@ def gaussian_epsilon(paths: list[Path]) -> float:
 
 @dataclass
 class Series:
-    """A series and its noise paths, of which the first belongs to the cells."""
+    """A series and its noise paths. The first path is that of the cells, and all others are those of workloads."""
 
     name: str
     population: str
@@ -371,7 +371,7 @@ def faulty(moment: str | None) -> Iterator[None]:
 
 
 def walk(seed, steps):
-    """Change a store in random steps, check its ledger after each step, and return the number of events by kind."""
+    """Change a store in random steps, check its ledger after each step, and count how often each action occurred."""
     beside = Beside(seed)
     beside.create()
     for _ in range(steps):

@@ -20,7 +20,7 @@ RNG = entropy.seeded(71)
 
 
 def test_a_day_has_one_report_whatever_happens():
-    """A RAPPOR client keeps its report of a day and setting if called again, restored or given a finer setting."""
+    """A RAPPOR client keeps its report for a day and setting if asked again, restored or given a finer setting."""
     client = RapporClient.start(QUIET, "page", rng=RNG)
     client, first = client.report(date(2024, 1, 1), rng=RNG)
     assert first.shape == (128,)
@@ -56,7 +56,7 @@ def test_clients_follow_the_joint_law(truth, monkeypatch):
 
 
 def test_the_cap_holds_and_settings_that_do_not_follow_are_refused():
-    """A client refuses a setting that is above its cap or cannot follow the current one, and the error says why."""
+    """A client refuses a setting that is above its cap or coarser than its current setting; the error says why."""
     client = RapporClient.start(QUIET, "x", cap=FRANK.epsilon(), rng=RNG).relax(FRANK, rng=RNG)
     with pytest.raises(CapExceededError, match="nothing was drawn"):
         client.relax(PLAIN, rng=RNG)
@@ -67,7 +67,7 @@ def test_the_cap_holds_and_settings_that_do_not_follow_are_refused():
 
 
 def test_bytes_are_checked_and_nothing_secret_is_shown():
-    """Altered and foreign bytes are refused, and the repr of a client shows neither value nor Bloom filter."""
+    """Altered or unrelated bytes are refused, and the repr of a client shows neither value nor Bloom filter."""
     client = RapporClient.start(QUIET, "secret page", rng=RNG)
     content = client.to_bytes()
     assert "secret" not in repr(client)

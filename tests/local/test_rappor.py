@@ -1,4 +1,4 @@
-"""Tests of RAPPOR: costs of settings, distributions of memos and reports, and decoding."""
+"""Tests of RAPPOR: costs of settings, distributions of memos (permanent noisy filters) and reports, and decoding."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def p_value(columns, truth):
 
 
 def history(setting, truth, rng):
-    """Draw the memo and two reports of many people at one setting, for one bit."""
+    """Draw the memo bit and the bits of two reports of many people at one setting."""
     memo = draw_memo(setting, truth, rng=rng)
     return memo, np.stack([draw_report(setting, memo, rng=rng) for _ in range(2)])
 
@@ -65,7 +65,7 @@ def columns(z1, w1, z2, w2):
 
 
 def test_settings_have_the_reference_values():
-    """For RAPPOR settings, epsilon (one, two and many reports) and the standard deviation equal reference values."""
+    """The epsilon of one, two and many RAPPOR reports and the standard deviation of counts equal reference values."""
     setting = Rappor(bits=64, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
     assert setting.epsilon() == 4.3944491546724387656
     assert setting.epsilon(reports=1) == pytest.approx(1.0742858641667281836, rel=1e-15)
@@ -76,7 +76,7 @@ def test_settings_have_the_reference_values():
 
 
 def test_reports_cost_what_enumeration_says():
-    """The stated epsilon of RAPPOR reports is the range of log likelihood ratios over all report sequences."""
+    """The stated epsilon of RAPPOR is the largest minus the smallest log likelihood ratio of report sequences."""
     for reports in (1, 2, 5):
         ratios = []
         for shown in itertools.product((0, 1), repeat=reports):
@@ -113,7 +113,7 @@ def test_coarse_reports_have_their_law_and_all_together_say_what_the_fine_ones_s
 
 @pytest.mark.parametrize("truth", [0, 1])
 def test_histories_in_both_directions_follow_the_enumeration(truth):
-    """Coarsening and relaxing a history of memos and reports both give the exact joint distribution."""
+    """Fine and coarse memos and reports have the exact joint distribution, whichever of them are drawn first."""
     rng = entropy.seeded(11 + truth)
     z2, w2 = history(FINE, truths(truth), rng)
     z1, w1 = coarser_history(STEP, z2, w2, rng=rng)
@@ -124,7 +124,7 @@ def test_histories_in_both_directions_follow_the_enumeration(truth):
 
 
 def test_wrong_histories_are_seen():
-    """Negative control: coarsening reports one by one, redrawing them, or a wrong memo probability is detected."""
+    """Negative control: reports coarsened one by one, redrawn reports and a wrong memo probability are detected."""
     rng = entropy.seeded(21)
     z2, w2 = history(FINE, truths(1), rng)
     one_by_one = [coarser_history(STEP, z2, report[None], rng=rng) for report in w2]
@@ -152,7 +152,7 @@ def test_wrong_histories_are_seen():
     ],
 )
 def test_settings_that_do_not_follow_name_the_inequality(coarse, named):
-    """If a setting cannot follow another without privacy loss, the error names the violated inequality."""
+    """If coarse reports cannot be drawn from fine ones, the error names the inequality that the settings violate."""
     fine = FINE if coarse.one_if_set != Fraction(3, 10) else Rappor(1, 1, "0.5", "0.6", "0.1")
     with pytest.raises(DeclarationError, match=named):
         Degradation(coarse, fine)
@@ -166,7 +166,7 @@ def test_what_is_no_setting_is_refused(wrong):
 
 
 class Ties:
-    """A generator whose first random words equal the threshold of a coin, so that they do not decide the coin."""
+    """A generator whose first 62 bits equal those of a coin's probability, so that further bits decide the coin."""
 
     def __init__(self, limit, rng):
         self._words = [limit]

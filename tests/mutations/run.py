@@ -29,7 +29,7 @@ SECONDS = 900
 
 @dataclass(frozen=True, kw_only=True)
 class Mutation:
-    """A change of one file, and the tests that should fail because of the change."""
+    """A change to one file, and the tests that should fail because of it."""
 
     room: str
     file: str
@@ -55,7 +55,7 @@ def mutations() -> list[Mutation]:
 
 
 def is_stale(mutation: Mutation) -> bool:
-    """Return whether the text to replace is missing in the mutation's file or occurs there more than once."""
+    """Return whether the text to replace is missing from the mutation's file or occurs there more than once."""
     file = CHECKOUT / mutation.file
     return not file.is_file() or file.read_text(encoding="utf-8").count(mutation.before) != 1
 

@@ -38,7 +38,7 @@ from tests.stats import (
 COARSE, MIDDLE, FINE = Fraction(1, 6), Fraction(1, 3), Fraction(1)
 FAMILIES = [Gaussian(sensitivity=1.0), Laplace(), DiscreteLaplace(), Poisson(), Skellam(), Exponential()]
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
-# With 60,000 draws, a scale that is 2 % off is detected, and so is a wrong order in 0.01 % of the columns.
+# With 60,000 draws, a scale that is 2 % off is detected, and so is a reversed order in 0.01 % of the draws.
 DRAWS = 60_000
 
 
@@ -53,7 +53,7 @@ def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
 def looks(family: Family, seed: int) -> dict[str, float]:
     """Make all comparisons that a noise family must pass, and return a dict from their names to p-values.
 
-    The entry "order" is 1 if carrying noise values to another level preserves their order, and otherwise 0.
+    The entry "order" is 1 if values that `carry` moves to a different level keep their order, and otherwise 0.
     """
     rng = entropy.seeded(seed)
 
@@ -90,7 +90,7 @@ def looks(family: Family, seed: int) -> dict[str, float]:
 
 @EVERY_FAMILY
 def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -> None:
-    """Noise at three levels has one joint distribution in every order of drawing, and its tail functions agree."""
+    """Noise at three levels has one joint distribution in every order of drawing, and agrees with its tails."""
     for name, p_value in looks(family, 501).items():
         assert_consistent(p_value, f"{type(family).__name__}.{name}")
 
@@ -98,7 +98,7 @@ def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -
 @EVERY_FAMILY
 @pytest.mark.parametrize("target", ["0.1", "0.49", "0.500001", "0.7", "50", "1e9"])
 def test_carry_keeps_every_order_to_the_last_bit(family: Family, target: str) -> None:
-    """If rows of noise are carried to another level with shared randomness, their order stays the same."""
+    """If `carry` moves several noise values to a different level with the same randomness, it keeps their order."""
     rng = entropy.seeded(503)
     low = family.sample(5000, "0.5", rng=rng)
     if family.integer:
@@ -123,7 +123,8 @@ def test_draws_above_a_threshold_have_the_truncated_law(family: Family, deviatio
         threshold = max(threshold, -1.0)
     z = family.sample_tail(DRAWS, threshold, "0.1", rng=entropy.seeded(505))
     assert (z > threshold).all()
-    if family.integer:  # spread each integer evenly over its part of the unit interval
+    if family.integer:
+        # The test needs a continuous distribution, so draw a uniform number between the tails of z and of z - 1.
         at = np.exp([family.log_tail(values, "0.1") - family.log_tail(threshold, "0.1") for values in (z, z - 1)])
         uniforms = at[0] + entropy.seeded(506).random(DRAWS) * (at[1] - at[0])
     else:
@@ -150,7 +151,8 @@ class PrintedBetween(Laplace):
 class Mirrored(Laplace):
     """A wrong family: the order of two noise values can be reversed when they are refined.
 
-    Negative noise is refined as if it were positive, and the result is negated. Its distribution is correct.
+    Negative noise is refined as if it were positive, and the result is negated. The refined noise still has the
+    correct distribution.
     """
 
     def _refined(self, coarse, known, target, *, rng):

@@ -108,7 +108,7 @@ def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, 
 
 @pytest.mark.parametrize("start", [-3, 0, 3])
 def test_refining_one_value_follows_its_kernel(start: int) -> None:
-    """Noise refined from -3, 0 or 3 has its exact conditional distribution, drawn by coins or by inversion."""
+    """Noise refined from -3, 0 or 3, by coins or by inversion, has its exact conditional distribution."""
     family, known = DiscreteLaplace(1), np.full(DRAWS, start)
     chances = np.array([float(refine_pmf(abs(start), y, Fraction(1, 2), Fraction(1))) for y in range(-12, 13)])
     chances = np.append(chances, 1 - chances.sum())

@@ -52,7 +52,7 @@ class Words:
     st.fractions(Fraction(1, 10**25), 5, max_denominator=10**25),
 )
 def test_a_weight_lies_within_its_bounds(rate: Fraction, more: Fraction) -> None:
-    """The computed interval contains the exact weight of a tail, even where the weight almost cancels to 0."""
+    """For a tail P[N > k] = w * e**(-rate * k), the computed interval contains w, even if w is almost 0."""
 
     def weight() -> object:
         return (1 - decay(more)) / (1 - decay(2 * (rate + more))) * decay(rate)
@@ -68,7 +68,7 @@ def test_a_weight_lies_within_its_bounds(rate: Fraction, more: Fraction) -> None
 
 
 def test_a_probability_of_nothing_is_refused_and_not_pondered_for_ever() -> None:
-    """If interval arithmetic cannot tell the weight of a tail from 0, drawing raises an error instead of looping."""
+    """If interval arithmetic cannot show that a probability exceeds 0, drawing raises an error instead of looping."""
     with pytest.raises(LevelError, match="too close"):
         draw(Tail(lambda: decay(THIRD) - decay(THIRD)), 1, rng=entropy.seeded(1))
 
@@ -114,7 +114,7 @@ def test_probabilities_rounded_to_four_bits_are_noticed(monkeypatch: pytest.Monk
 
     class Coarse:
         def integers(self, _low: int, _high: int, size: int, **_options: object) -> np.ndarray:
-            """Return words of four random bits and fixed bits for the middle of the remaining interval."""
+            """Return 64-bit words whose first four bits are random and whose other bits are fixed."""
             return (entropy.seeded(33).integers(0, 16, size).astype(np.uint64) << np.uint64(60)) | np.uint64(2**59)
 
     drawn = draw(geometric(Fraction(1, 2)), 15_000, rng=Coarse())
@@ -135,7 +135,7 @@ def test_slow_geometrics_have_their_law(rate: Fraction) -> None:
 
 @pytest.mark.parametrize("rate", ["1/1000000", "1/2", "20"])
 def test_coins_show_what_they_should(rate: str) -> None:
-    """A coin of weight e**-rate is true with probability e**-rate, and a fair coin with probability 1/2."""
+    """Coins are true with the requested probability e**-rate, and fair coins with probability 1/2."""
     shown = coins(Tail(lambda: decay(Fraction(rate))), DRAWS, rng=entropy.seeded(38))
     assert_consistent(binomial_test(int(shown.sum()), DRAWS, math.exp(-float(Fraction(rate)))))
     assert_consistent(binomial_test(int(fair_coins(DRAWS, rng=entropy.seeded(39)).sum()), DRAWS, 0.5))

@@ -40,7 +40,7 @@ def test_tables_are_the_law(law, mass, parameters: tuple[float, ...], cells: int
 @pytest.mark.parametrize("means", [(0.01, 3.0), (3.0, 0.01), (40.0, 60.0), (2000.0, 500.0), (1e-9, 700.0)])
 @pytest.mark.parametrize("deviations", [-7, -1, 0, 2, 30])
 def test_parts_of_a_sum_have_their_conditional_law(means: tuple[float, float], deviations: int) -> None:
-    """Given the sum of two Poisson or Skellam numbers, one part follows Bayes' rule, even for very rare sums."""
+    """Given the sum of two Poisson or Skellam numbers, the first number follows Bayes' rule, even for rare sums."""
     both = sum(means)
     for law, mass, centre, spread in (
         (poisson_law, poisson_mass, both, both**0.5),
@@ -56,7 +56,7 @@ def test_parts_of_a_sum_have_their_conditional_law(means: tuple[float, float], d
 
 
 def test_the_ends_of_uniform_numbers_give_the_ends_of_a_table() -> None:
-    """Uniform numbers that are 0 or 1, or very close to 0 or 1, give values within the table."""
+    """Quantiles at 0 and 1, and very close to 0 and 1, are values in the table of the distribution."""
     ends = Uniforms(np.array([False, True, False, True]), np.array([1e-300, 1e-300, 0.0, 0.0]))
     for law in (poisson_law(3.0), skellam_law(3.0), binomial_law(1000.0, 0.4)):
         assert ((law.first <= law.quantile(ends)) & (law.quantile(ends) <= law.last)).all()

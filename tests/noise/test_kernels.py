@@ -36,7 +36,10 @@ def test_between_has_the_reference_weights() -> None:
 
 
 def kernel_cdf(y: np.ndarray, x: np.ndarray, a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return P[fine < y] and P[fine <= y] of Laplace noise, given coarse noise x; rates: a (coarse), b (fine)."""
+    """Return P[fine < y] and P[fine <= y] of Laplace noise, given coarse noise x.
+
+    The decay rates are a for the coarse and b for the fine noise.
+    """
     sign = np.where(x >= 0, 1.0, -1.0)
     u, m = y * sign, np.abs(x)
     after = np.exp(-(b - a) * m) * np.exp(-(a + b) * np.maximum(u - m, 0)) * (b - a) / (2 * b)

@@ -62,7 +62,7 @@ def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, po
             found, found_std = factor.weights(at)
             off = mpmath.matrix(found.tolist()) - weights
             shift = mpmath.sqrt((off.T * known * off)[0, 0]) / std
-        # An error of the mean by `shift` standard deviations causes a total variation distance of up to 0.4 * shift.
+        # If the mean is off by `shift` standard deviations, the total variation distance is at most 0.4 * shift.
         assert 0.4 * shift < numerical_slack(1, 1.0, 2.0**-4)
         assert abs(found_std / std - 1) < 1e-14
 

@@ -24,7 +24,7 @@ DRAWS = 300_000
 def test_the_formulas_have_the_reference_values():
     """The probabilities that randomised response keeps or changes a category agree with reference values."""
     two, five = RandomisedResponse(categories=2), RandomisedResponse(categories=5)
-    enclose(lambda: None, 250)  # this call sets the working precision of the intervals
+    enclose(lambda: None, 250)  # only sets the precision of interval arithmetic
     _, at_fine, at_coarse = five._middle(HALF, ONE, TWO)
     _, home, stay = five._finer(HALF, TWO)
     for formula, printed in (

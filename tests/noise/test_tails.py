@@ -86,7 +86,7 @@ def test_the_tails_agree_with_mpmath(family, exact, levels, places, close):
     for level in levels:
         for place in places:
             t = float(place)
-            if isinstance(family, Poisson | Skellam):  # `place` is in standard deviations from the mean
+            if isinstance(family, Poisson | Skellam):  # `place` counts standard deviations from the mean
                 t = math.floor(family.mean(level) + place * family.std(level)) + 0.5
                 if isinstance(family, Poisson) and t < 0:
                     continue
@@ -145,7 +145,10 @@ def test_the_inverse_of_a_tail_is_its_quantile(family, log_probability, level):
     ],
 )
 def test_parameters_that_cannot_be_served_are_refused(make, error, word):
-    """Sensitivities of 0 or less, levels out of range and privacy statements for exponential noise are refused."""
+    """Wrong sensitivities, unknown noise families and levels out of range are refused.
+
+    A privacy statement for exponential noise is also refused, because this noise is never negative.
+    """
     with pytest.raises(error, match=word):
         make()
 

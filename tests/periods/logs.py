@@ -1,4 +1,4 @@
-"""Provide small logs for periodic series, and read from the store which units it counted."""
+"""Provide small logs for periodic series, and read from a store which units a series counted."""
 
 from __future__ import annotations
 

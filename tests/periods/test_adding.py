@@ -50,7 +50,7 @@ def test_periods_come_in_any_order_and_twice(tmp_path: Path) -> None:
 
 
 def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> None:
-    """A store can be opened before the first period is appended, though it has only a long catalogue's digest."""
+    """Before its first period, a periodic series stores only the digest of a long catalogue, but can be opened."""
     store, keys = sh.open(":memory:"), sh.Catalogue([f"k{i}" for i in range(2000)])
     declared = {"unit": "user", "key": "key", "max_keys": 1, "domain": keys, "every": sh.Every("week", budget=1)}
     declaring = sh.create(store, name="visits", **declared)

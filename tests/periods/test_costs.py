@@ -49,7 +49,7 @@ def counting(
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
-    """Check that two results of `counting` differ only in `unit`; return the summed levels of periods that differ."""
+    """Check that two results of `counting` differ only in `unit`; return the sum of levels of differing periods."""
     differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
@@ -155,7 +155,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """Deltas of periods add up per user; per user-week, the largest counts. Deltas beyond the budget are refused."""
+    """A user is charged the sum of the deltas of all periods, and a user-week the largest, up to the budget."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),

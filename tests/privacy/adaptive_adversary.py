@@ -1,12 +1,13 @@
 """Compute the largest delta that an adversary reaches by choosing each release from the earlier outputs.
 
-Privacy losses of independent draws add up, so the state after some releases is the remaining budget and the remaining
-epsilon, which is e = epsilon - loss. After the last release, the adversary gains max(0, 1 - exp(e)). Before the last
-release, the gain is that of the best next release, averaged over its loss. Every release has the worst loss that its
-cost allows. Gaussian noise of rho has a normal loss of mean rho and variance 2 rho, a pure release is a coin with
-loss +-epsilon, and a key of an open domain reveals its privacy unit with the stated probability. Averages are sums
-over a grid of a hundredth of a standard deviation (a fiftieth for three releases), which gives delta with a relative
-error of 2e-4 (6e-4).
+Privacy losses of independent draws add up. After some releases, an adversary therefore needs to know only the
+remaining budget and the remaining epsilon, which is e = epsilon - loss. After the last release, the adversary gains
+max(0, 1 - exp(e)). Before that, the gain is computed for each possible next release, as the average over its privacy
+loss, and the adversary chooses the largest. The losses have the worst distribution that the cost allows: for Gaussian
+noise of rho, a normal distribution of mean rho and variance 2 rho; for a pure release, a coin with loss +-epsilon;
+and a key of an open domain reveals its privacy unit with the stated probability. Averages are sums over a grid of a
+hundredth of a standard deviation (a fiftieth for three releases), which gives delta with a relative error of 2e-4
+(6e-4).
 """
 
 from __future__ import annotations

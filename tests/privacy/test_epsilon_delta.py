@@ -40,7 +40,8 @@ def delta_by_integration(epsilon, rho, coins):
         if mu == 0:
             total += max(0.0, p - math.exp(epsilon) * q)
             continue
-        # above `start`, p phi(x - mu) exceeds e**epsilon q phi(x), where phi is the density of N(0, 1)
+        # p and q are the probabilities of the coins under two neighbouring logs, and phi is the density of N(0, 1).
+        # Above `start`, p phi(x - mu) exceeds e**epsilon q phi(x).
         start = (epsilon + math.log(q / p)) / mu + mu / 2
         end = max(start, mu) + 12
         total += quad(lambda x: p * norm.pdf(x - mu) - math.exp(epsilon) * q * norm.pdf(x), start, end, limit=200)[0]  # noqa: B023
@@ -77,7 +78,7 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
         told = guarantee(total_cost(costs), delta)
         exact = delta_by_integration(told, Fraction(rho), [Fraction(coin) for coin in coins])
         assert exact <= delta * (1 + 1e-6)
-        # Unless the stated epsilon is close to its limit, the sum of epsilons, no smaller epsilon has this delta.
+        # The stated epsilon is at most the sum of all. If it is well below that, no smaller epsilon has this delta.
         if told < sum(map(float, coins)) * 0.998:
             assert delta_by_integration(told * (1 - 1e-4), Fraction(rho), list(map(Fraction, coins))) > delta
 

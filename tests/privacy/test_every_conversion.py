@@ -20,7 +20,7 @@ def powers(low: float, high: float):
 
 STEP = st.floats(1e-9, 3)
 RHO = st.builds(lambda rho, step: [(rho,), (rho * (1 + step),)], powers(-12, 6), STEP)
-# Dict from name to (conversions, hypothesis strategy for lists of costs); the first cost of a list is the smallest.
+# For each guarantee: its conversions, and a hypothesis strategy for lists of costs that begin with the smallest one.
 LAWS = {
     "gaussian": (gaussian, RHO),
     "zcdp": (zcdp, RHO),

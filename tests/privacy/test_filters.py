@@ -1,4 +1,4 @@
-"""Tests that no adaptive adversary exceeds a privacy filter, and that adversaries exceed unsound filters."""
+"""Tests that adaptive adversaries stay within the budget of a privacy filter, unless the filter is unsound."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_best_of_routes_accounting_is_found_out():
 
 
 def test_a_search_finds_out_best_of_routes_accounting():
-    """Negative control: a search finds adaptive releases that pass the best of several bounds but exceed delta."""
+    """Negative control: if only one of several bounds must hold, a search finds an adversary that exceeds delta."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         if not made:
@@ -119,7 +119,7 @@ def test_a_search_finds_out_best_of_routes_accounting():
 
 
 def test_the_filter_refuses_the_step_that_would_break_it():
-    """Every filter refuses some of the adaptive releases that pass the best of several bounds but exceed delta."""
+    """Every filter refuses some adaptive releases that exceed delta although the best of several bounds holds."""
     first, gauss, coin = Fraction("0.0209"), Fraction("0.1887"), Fraction("2.149")
     exact = filter_on("gaussian", Fraction(3), Fraction("1e-6"))
     assert exact.fits(exact.limit, "gaussian", first)

@@ -21,7 +21,7 @@ CLOSE = 1e-9
 @pytest.mark.parametrize("each", [1e-6, 0.01, 1.0, 50.0])
 @pytest.mark.parametrize("times", [1, 2, 7, 60])
 def test_conversions_agree_over_the_whole_range(each: float, times: int) -> None:
-    """The delta and epsilon of equal pure releases agree with the published sum, for deltas down to 1e-300."""
+    """The delta and epsilon of equal pure releases agree with a published formula, for deltas down to 1e-300."""
     with mp.workdps(60):
         for share in (0.0, 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6):
             epsilon = share * times * each
@@ -57,7 +57,7 @@ def test_a_thousand_releases_have_the_reference_value() -> None:
     ],
 )
 def test_different_guarantees_compose_to_the_reference_values(epsilon: float, each: list, exact: float) -> None:
-    """Compositions of equal or different guarantees, with or without a delta, have the reference delta."""
+    """For equal and different guarantees, pure and approximate, the composed delta equals the reference value."""
     assert pure.delta_of(epsilon, each) == pytest.approx(exact, rel=1e-12)
 
 

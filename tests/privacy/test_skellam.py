@@ -1,4 +1,4 @@
-"""Tests that the Rényi bound of Skellam noise is above the exact divergence and uses the better published bound."""
+"""Tests that the Rényi bound of Skellam noise is valid, and is the smaller of two published bounds."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_it_shows_costs_releases_and_errors(store, page):
 
 
 def test_nothing_on_it_runs_or_asks(page):
-    """HTML markup in keys appears as text, and the report runs no scripts and requests no addresses."""
+    """HTML markup in keys appears as text, and the report runs no scripts and requests no URLs."""
     read = Page(page)
     assert read.tags <= TAGS
     assert not [name for _, name, _ in read.attributes if name.startswith("on") or name == "style"]
@@ -223,7 +223,7 @@ def test_what_notebooks_show_is_escaped_and_public(store):
 
 
 def test_the_largest_rows_are_drawn_with_their_intervals(store):
-    """A plot shows the intervals of the largest rows, and markup in keys cannot close the script element."""
+    """A plot shows the largest counts with intervals, and markup in keys cannot end the page's script element."""
     release = store.series("visits").release("public")
     chart = release.plot(most=6)
     (values,) = chart.to_dict()["datasets"].values()

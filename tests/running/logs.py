@@ -39,7 +39,7 @@ def started(
 
 
 def pairs_of(series: sh.RunningSeries, days: Sequence[Rows]) -> set[tuple[str, int]]:
-    """Return the (user, key) pairs that a running series has counted for all users who occur in the logs `days`."""
+    """Return the (user, key) pairs that a running series has counted for the users in the logs `days`."""
     users = pl.Series(sorted({str(user) for day in days for user, _ in day}), dtype=pl.String)
     with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)

@@ -76,7 +76,7 @@ def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step() -> None:
 
 @pytest.mark.parametrize(("max_keys", "keys", "steps"), [(1, 2, 3), (2, 3, 2)])
 def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int, steps: int) -> None:
-    """No history of a unit changes running counts by more than the sensitivity; the worst comes within 5 % of it."""
+    """Adding a unit changes running counts by at most the sensitivity, and in the worst case by over 95 % of it."""
     others = random_days(5, users=5, keys=keys, days=steps, rows=6)
     inverse = np.linalg.inv(max_keys * _covariance(steps))
     without = counts(started(others, max_keys=max_keys, steps=steps), steps)

@@ -27,7 +27,8 @@ from sparsehist.release.steps import StepFiles
 from tests.running.logs import frame, started
 from tests.stats import assert_consistent, assert_detected, ks_test, two_sample_outcomes, two_sample_vectors
 
-# With 8,000 cells of each kind, a 9 % error in the probability of a common publication pattern is detected.
+# The publication pattern of a cell says which releases publish it. With 8,000 cells for each row of `HISTORIES`, an
+# error of 9 % in the probability of a common pattern is detected.
 CELLS = 8_000
 HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])
 KINDS = np.repeat(np.arange(5), CELLS)
@@ -55,7 +56,7 @@ def days() -> list[pl.DataFrame]:
 
 
 def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Make the releases of `ROUNDS`; return which cells are published, and noisy counts, or 0 for unpublished cells.
+    """Make the releases of `ROUNDS`; return which cells are published, and their noisy counts (0 if unpublished).
 
     Both arrays have the shape (releases, cells).
     """
@@ -155,7 +156,7 @@ DAYS = [
 
 
 def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
-    """Later steps and releases never change a release, and its name is refused for a release at another step."""
+    """Later steps and releases never change a release, and the name of a release is refused for a different step."""
     series = started(DAYS[:2])
     first = series.release("first", step=1, level="0.1")
     series.append(frame(DAYS[2]), step=3)
@@ -189,7 +190,7 @@ def test_all_steps_together_cost_the_finest_level_once() -> None:
 
 
 def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
-    """The root mean square error over all steps is less than 5 % above a lower bound for every mechanism."""
+    """The root mean square error over all steps is less than 5 % above a lower bound for all possible mechanisms."""
     for steps, bound in ((7, 1.404), (30, 1.811), (365, 2.583)):
         ratio = float(np.sqrt(np.diag(_covariance(steps)).mean()))
         assert bound < ratio < 1.05 * bound

@@ -26,9 +26,9 @@ def dense(
 def same_law(one: np.ndarray, two: np.ndarray, *further: float) -> float:
     """Return a p-value for the hypothesis that the cells (columns) of two arrays have the same distribution.
 
-    Each row has the published numbers of all cells, for example the counts in one release, with NaN if unpublished.
-    One p-value compares the published values, and another one compares which values are published. A Bonferroni
-    correction combines them with the p-values in `further`, which come from other comparisons of the same cells.
+    Each row contains the published numbers of all cells, for example the counts in one release, with NaN if
+    unpublished. One test compares the published values, and a second test compares which values are published. A
+    Bonferroni correction combines both p-values with those in `further`, from other comparisons of the same cells.
     """
     patterns = [~np.isnan(numbers.T) for numbers in (one, two)]
     values = [

@@ -68,7 +68,7 @@ class Scene:
         return float(law[self.covers(count, noisy, alpha)].sum() / law.sum())
 
     def naive_p_value(self, count: int, noisy: np.ndarray, alpha: float) -> float:
-        """Return a p-value for a coverage of 1 - alpha by naive intervals, noisy count ± 1.96 standard deviations."""
+        """Return the p-value of a test that naive intervals (noisy count ± 1.96 std) have a coverage of 1 - alpha."""
         found = int((np.abs(noisy - self.mean - count) <= 1.959964 * self.std).sum())
         return binomial_test(found, noisy.size, 1 - alpha)
 

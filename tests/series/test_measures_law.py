@@ -52,7 +52,7 @@ def through_the_store(noise: str, seed: int) -> np.ndarray:
 
 
 def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) -> np.ndarray:
-    """Return the same array as `through_the_store`, drawn by the dense mechanism, which adds noise to every cell.
+    """Draw releases by the dense mechanism (noise on every cell), and return an array as `through_the_store` does.
 
     Args:
         noise: Name of the noise family.

@@ -14,7 +14,7 @@ from tests.histogram.exact_exceedances import ever_exceeds, first_exceedance
 from tests.series.in_memory import over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
-# With 100,000 keys of one unit each, the test detects in each round an error of 17 % in a publication rate of 2 %.
+# With 100,000 keys of one unit each, an error of 17 % in a publication rate of 2 % is detected in every round.
 KEYS = 100_000
 LEVELS = {
     "gaussian": ["0.1", "0.5", "0.05", "0.2"],
@@ -46,7 +46,7 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
     past: list[tuple[str, float]] = []
     before, left, shares = 0.0, LEVELS[noise].copy(), []
     for i in range(6):
-        # The next level depends on the number of published keys. It is an unused one until all four have been used.
+        # The next level depends on the number of published keys. Levels repeat only after all four were used.
         level = left.pop(len(ever) % len(left)) if left else LEVELS[noise][len(ever) % 4]
         release = series.release(f"r{i}", level=level)
         bound = release.metadata["effective_threshold"] - 1

@@ -28,7 +28,7 @@ SECRET = "zz-secret-"
 
 
 def a_log(units: int = 3000, seed: int = 1) -> pl.DataFrame:
-    """Return a log in which units have a few popular keys and one secret key each."""
+    """Return a log in which each unit has a few popular keys, and one key that no other unit has."""
     rng = np.random.default_rng(seed)
     popular = np.minimum(rng.zipf(1.5, units * 3), 40)
     users = np.repeat(np.arange(units), 3)

@@ -46,7 +46,7 @@ def through_the_store(noise: str, path: Path | str, seed: int | None) -> np.ndar
 
 
 def densely(noise: str, seed: int) -> np.ndarray:
-    """Return the same array as `through_the_store`, drawn by adding noise to every cell."""
+    """Draw releases by adding noise to every cell, and return an array as `through_the_store` does."""
     return dense(family_named(noise, keys_of(noise)), COUNTS, *SCENES[noise], seed=seed)
 
 

@@ -1,4 +1,7 @@
-"""SQL statements that analyst sessions must refuse. {here} is the directory of releases, {elsewhere} another one."""
+"""SQL statements that analyst sessions must refuse.
+
+{here} stands for the directory of releases, and {elsewhere} for a different directory.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.sqlfront.break_outs import ATTEMPTS
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """Return a directory with three releases of two series, whose store is already deleted."""
+    """Return a directory with three releases of two series. The store of both series is already deleted."""
     directory = tmp_path_factory.mktemp("published")
     store = tmp_path_factory.mktemp("curator") / "logs.sparsehist"
     counts = sh.Counts(pl.DataFrame({"query": ["weather", "trains"], "n": [9000, 4000]}), count="n", largest=1)

@@ -7,7 +7,7 @@ import pytest
 import sparsehist as sh
 
 CHECKOUT = Path(__file__).parents[2]
-SPENT = {"query_log": ["0.5"], "two_series": ["0.65"]}  # the spent level that each script states
+SPENT = {"query_log": ["0.5"], "two_series": ["0.65"]}  # the total level that a script says it spends
 
 
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "docs" / "examples").glob("*.sql")), ids=lambda path: path.stem)

@@ -51,7 +51,7 @@ def _read(text, **parameters):
 
 
 def test_create_series_is_read_with_values_of_every_kind():
-    """Options of CREATE SERIES accept every kind of value, and its query keeps the original text."""
+    """CREATE SERIES accepts option values of every type, and keeps the original text of its query."""
     head = _read(
         """Create Series If Not Exists queries -- a comment
         WITH (unit = User_ID, key = (country, "Day; of"), max_keys = 1_000, cap = 1/3,

@@ -16,8 +16,8 @@ GOOD = [
     *(f"select count(*) as n from s{i}.r{i % 3}" for i in range(5)),
     *(f"select n from t{i}" for i in range(5)),
 ]
-# Dict from index in `GOOD` to a pair: a statement that replaces the good one but does not pass the check before the
-# script runs, and a part of the error message.
+# Errors that are found before a script runs. Each entry maps the index of a statement in `GOOD` to a wrong statement
+# in its place, and to a part of the error message.
 WRONG = {
     3: ("creat table t3 as select 1", "syntax error"),
     12: ("create view v2 as select 'unknown $p', $nothing", "has no value"),
@@ -27,8 +27,8 @@ WRONG = {
     38: ("release r1 from s4 at lvel 0.2", "expected LEVEL"),
     49: ("select n frm t4 x y", "syntax error"),
 }
-# Dict from index in `GOOD` to a pair: a statement that passes the check but fails when it runs, and a part of the
-# error message.
+# Errors that are found only when a script runs. Each entry maps the index of a statement in `GOOD` to a failing
+# statement in its place, and to a part of the error message.
 FAILING = {
     7: ("create table t1 as select 1", "already exists"),
     21: (f"create series s1 with ({OPTIONS}, cap = 1) as select * from v1 limit 5", "LIMIT"),

@@ -60,7 +60,7 @@ def test_a_release_is_a_table_under_every_spelling(store, ran, text):
 
 
 def test_an_unverified_query_is_run_and_remembered(store, ran):
-    """A query that mixes units runs only if declared unverified; declaration, release and ledger record this."""
+    """A series whose query mixes units must be declared unverified; declaration, release and ledger record this."""
     broken = CREATE.replace("from log", "from log limit 700")
     assert "LIMIT" in ran(broken)[1][0]
     _, problems = ran(broken.replace("cap = 2", "cap = 2, unverified = true") + "release a from queries at level 1;")
@@ -216,7 +216,7 @@ def test_units_may_be_tuples_and_renamed(store, ran):
 
 
 def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
-    """IF NOT EXISTS keeps a series if files and options are unchanged. It never keeps a series of rows in memory."""
+    """IF NOT EXISTS keeps a series if its files and options are unchanged, but never if its log is a data frame."""
     log.write_parquet(here / "log.parquet")
     made = CREATE.replace("from log", "from 'log.parquet'")
     ran(made)

@@ -1,4 +1,4 @@
-"""Provide a small store with a series of a few keys, rounds with made-up noise, and a model of its contents."""
+"""Provide a small store with one series, rounds with made-up noise, and a model of what the store should contain."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def write(place: Path) -> None:
     store.series("cells").raise_cap("5", reason="a second study")
     store.series("listed").release("ranges", workload="prefix()", level=LEVEL).write_parquet(place / "ranges.parquet")
     session = store.series("listed").interactive("ad_hoc", level="0.3", accuracy="0.4", mass=100_000)
-    session.ask(pl.lit(value=True))  # the session's estimate `mass` is far off, so the query is measured
+    session.ask(pl.lit(value=True))  # `mass`, the declared sum of all counts, is far off, so the query is measured
     store.drop("gone", reason="asked for")
     store.declare_disjoint(["default", "others"], reason="by country")
     daily = sh.create(store, name="daily", steps=sh.Steps(8, start=DAYS[0]), **one)

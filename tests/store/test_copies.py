@@ -295,8 +295,8 @@ def test_the_page_lists_all_ways_to_copy_a_store():
         {what for words in re.findall(r": ([^:]+?)\.(?: |$)", text) for what in words.split("; ")}
         for text in (once, never)
     )
-    # Scenarios share one entry of the page if they differ only in whether a moved store was opened, or in whether an
-    # older store was restored alone or with its directory.
+    # Scenarios share one entry of docs/store.md if they differ only in whether a moved store was opened, or whether
+    # an older store was restored alone or with its directory.
     joined = {re.sub(r"^moved( and opened)?, ", "", what) for what in BESIDE}
     joined = {what.split(" restored ")[1] if what in RESTORED else what for what in joined}
     missing = [*(joined ^ drawn_once), *(set(NAMED) ^ unnoticed)]

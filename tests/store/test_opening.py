@@ -127,7 +127,7 @@ def test_damage_to_a_round_is_named(path):
     ],
 )
 def test_an_altered_state_is_refused(path, change):
-    """A state with an altered release or an added trigger or view is refused, even if its digest file is missing."""
+    """A store with an altered release or an added trigger or view is refused, even if its digest file is missing."""
     with open_state(path) as state:
         model = Model(1)
         state.commit_round(model.make_round("2", 20, 5))
@@ -203,7 +203,7 @@ def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path, path)
 
 
 def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, path, monkeypatch):
-    """If the adoption of a copy is interrupted, another copy can be adopted. Only the latter can then be opened."""
+    """If the adoption of a copy is interrupted, a second copy can be adopted. The first one is then refused."""
     copy, other = tmp_path / "copy", tmp_path / "other"
     for place in (copy, other):
         shutil.copytree(path, place)

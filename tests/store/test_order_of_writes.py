@@ -96,7 +96,7 @@ def test_a_backup_is_on_the_disk_and_is_no_second_store(tmp_path, calls):
 
 
 def test_a_public_ledger_lists_one_release_per_generation(tmp_path):
-    """A public ledger lists each release once, and refuses a second release or different rows for a generation."""
+    """A public ledger lists each release once, and refuses a different release or digest for the same generation."""
     entry = {"store": "s", "generation": 1, "round": "a", "digest": "0"}
     publish(tmp_path, entry)
     publish(tmp_path, entry)

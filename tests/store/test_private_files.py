@@ -60,7 +60,7 @@ def test_a_full_disk_leaves_the_store_before_the_round(tmp_path, limit):
 
 
 def test_settings_of_the_state_are_in_force(tmp_path):
-    """All SQLite pragmas of the state have taken effect; SQLite silently ignores a misspelt pragma."""
+    """All SQLite pragmas of a store's database have taken effect; SQLite silently ignores a misspelt pragma."""
     wanted = {"synchronous": 3, "secure_delete": 1, "temp_store": 2, "trusted_schema": 0, "cell_size_check": 1}
     wanted["journal_mode"] = "delete"
     database = Database(tmp_path, durable=True, create=True)

@@ -65,7 +65,7 @@ def test_keys_whose_hashes_agree_are_told_apart(tmp_path, monkeypatch):
 
 
 def test_order_within_a_group_is_uniform(tmp_path):
-    """Keys with equal counts are stored in a uniformly random order; a random rotation would be detected as wrong."""
+    """Keys with equal counts are stored in uniformly random order; the test would detect a mere random rotation."""
     counted = pl.DataFrame({"key_0": [0, 1, 2, 3, 4], "count": [9, 2, 2, 2, 2]})
     counts = counted["count"].to_numpy()
     n = 4800

@@ -81,7 +81,7 @@ def test_state_refuses_a_round_built_on_an_older_generation(tmp_path, of_cells):
 
 
 def test_dropped_series_leaves_its_ledger_and_no_secret(tmp_path):
-    """After a series is dropped, its cost stays in the ledger, and no file has its keys, salt, requests or noise."""
+    """After a series is dropped, the ledger shows its cost, but no file contains its keys, salt or noise."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         record = state.series("queries")

@@ -27,7 +27,7 @@ from tests.workload.test_strategies import check_factorization
 @pytest.mark.parametrize("keys", [1, 8])
 @pytest.mark.parametrize("pure", [False, True])
 def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
-    """`choose` returns the strategy with the smallest error in the table of `compare`, and each error is exact."""
+    """`choose` returns the strategy with the smallest error in the table of `compare`, and the table is exact."""
     chosen, table = choose(workload, keys, pure=pure), compare(workload, keys, pure=pure)
     errors = {candidate.strategy: candidate.mean_squared_error for candidate in table}
     assert errors[chosen.name] == pytest.approx(min(errors.values()))
@@ -49,7 +49,7 @@ def test_the_choice_depends_on_the_cells_of_a_unit():
 
 
 def test_a_long_column_is_priced_on_a_shorter_one():
-    """A strategy for ten million cells is chosen quickly, because strategies are compared on a shorter column."""
+    """A strategy for ten million cells is chosen quickly, because strategies are compared on fewer cells."""
     assert choose(Prefix(10**7), 1).name == "spectral"
     assert choose(Ranges(10**7), 1, pure=True).name == "haar"
     assert choose(Marginals((10**6, 10**6), up_to=1), 2, pure=True, integer=True).name == "direct"

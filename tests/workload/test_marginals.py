@@ -65,7 +65,7 @@ def test_a_domain_too_large_to_write_down_has_marginals():
 
 
 def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
-    """Noise of marginals has covariance L·Lᵀ. A noisy table summed over a column equals the smaller noisy table."""
+    """Noise of marginals has covariance L·Lᵀ, and summing a noisy table over a column gives the table without it."""
     made = strategy_named("residual", Marginals((2, 3), up_to=2))
     L = made.noise_answers(np.eye(made.n_noise))
     draws = made.noise_answers(entropy.seeded(7).standard_normal((made.n_noise, 40_000)))
@@ -73,7 +73,7 @@ def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
     np.testing.assert_allclose(both.sum(axis=1), first, atol=1e-9)
     np.testing.assert_allclose(both.sum(axis=0), second, atol=1e-9)
     np.testing.assert_allclose(first.sum(axis=0), total, atol=1e-9)
-    cells = slice(-6, None)  # these six answers determine all others
+    cells = slice(-6, None)  # the six answers of the finest marginal determine all other answers
     sample, wanted = draws[cells].T, (L @ L.T)[cells, cells]
     stats.assert_consistent(stats.gaussian_vector_test(sample, wanted), "noise of a marginal")
     stats.assert_detected(stats.gaussian_vector_test(1.05 * sample, wanted), "noise 5 % too large")

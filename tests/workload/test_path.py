@@ -124,7 +124,7 @@ def _drawn(family, strategy, order, seed, *, draws=DRAWS, forget=False):
 
 
 class _Copies:
-    """Several independent copies of a strategy; the noise state is the concatenation of their noise states."""
+    """Several independent copies of a strategy. The noise of all copies is drawn as one array; see `split`."""
 
     invertible = False
 
@@ -140,7 +140,7 @@ ORDER = (LEVELS[2], LEVELS[0], LEVELS[1])
 
 
 def test_draws_follow_the_joint_law():
-    """Answers at three levels are jointly normal with the exact covariance; fresh or too wide noise is rejected."""
+    """Answers at three levels have the exact joint normal distribution; independent or too wide noise is rejected."""
     strategy = strategy_named("spectral", Prefix(3))
     L = strategy.noise_answers(np.eye(3))
     finer = np.maximum.outer([float(level) for level in LEVELS], [float(level) for level in LEVELS])

@@ -64,7 +64,7 @@ def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) 
     for keys in range(1, workload.n_cells + 1):
         moved, most = largest_moves(R, keys), (strategy.l2(keys), strategy.l1(keys))
         assert moved[0] <= most[0] * (1 + 1e-12) and moved[1] <= most[1] * (1 + 1e-12)
-        if keys == 1 and name != "haar":  # the bound of haar assumes that the number of cells is a power of two
+        if keys == 1 and name != "haar":  # the bound for `haar` assumes that the number of cells is a power of 2
             assert moved == pytest.approx(most, rel=1e-8)
             assert moved[0] > 0.95 * most[0] and moved[1] > 0.95 * most[1]
 
@@ -186,7 +186,7 @@ def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignor
 
 @pytest.mark.parametrize("patterns", [2**12, 8])
 def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, patterns: int) -> None:  # type: ignore[no-untyped-def]
-    """For all sets of cells, the sensitivity bound of marginals is valid, even if it enumerates few column sets."""
+    """The sensitivity bound of marginals holds for all sets of cells, even if few column sets are enumerated."""
     monkeypatch.setattr("sparsehist.workload.sensitivity._MOST_PATTERNS", patterns)
     sizes, rng = (2, 3, 2), seeded(11)
     cells = np.array(np.unravel_index(np.arange(12), sizes))
@@ -215,7 +215,7 @@ def test_many_columns_are_priced() -> None:
     "workload", [Prefix(17), Ranges(17), Ranges(9, [(0, 8), (3, 5), (3, 5), (8, 8)]), Identity(5), Total(6), SIGNED]
 )
 def test_the_gram_matrix_is_that_of_the_rows(workload: Workload) -> None:
-    """The Gram matrix of a workload equals AᵀA for its explicit matrix A; more than 1,024 rows are refused."""
+    """The Gram matrix of a workload equals AᵀA for its explicit matrix A; more than 1,024 cells are refused."""
     rows = workload.apply(np.eye(workload.n_cells))
     np.testing.assert_array_equal(gram_of(workload), rows.T @ rows)
     with pytest.raises(DeclarationError, match="too many cells for a Gram matrix: 1025"):

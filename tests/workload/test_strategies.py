@@ -161,7 +161,7 @@ def test_no_random_strategy_is_better_than_the_optimum():
 
 @pytest.mark.parametrize(("workload", "max_keys"), [(Prefix(64), 5), (Prefix(64), 20), (Ranges(32), 5)])
 def test_several_cells_are_served_better_by_a_mixture(workload, max_keys):
-    """With several cells per privacy unit, the chosen mixture beats the one-cell optimum and noise on every cell."""
+    """With several cells per unit, the best mixture of the one-cell optimum and noise on every cell beats both."""
 
     def error(made):
         return made.mean_variance() * made.l2(max_keys) ** 2

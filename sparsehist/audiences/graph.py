@@ -96,7 +96,7 @@ def read_graph(graph: Any) -> Graph:
 
 
 def _numbered(nodes: Iterable[Hashable], pairs: Iterable[Any]) -> tuple[dict[Any, int], IntArray]:
-    """Number `nodes` and all other nodes in `pairs`. Return a dict from node to number, and the pairs as numbers."""
+    """Assign a number to each node in `nodes` and `pairs`. Return a dict from node to number, and numbered pairs."""
     people: dict[Any, int] = {}
     try:
         for node in nodes:

@@ -91,7 +91,7 @@ class Network:
             raise DataError("the graph must have as many nodes as the network has values")
 
     def to_bytes(self) -> bytes:
-        """Return values and noise as secret bytes, without the public graph and levels, which `from_bytes` needs."""
+        """Return values and noise as secret bytes. `from_bytes` also needs the graph and levels, which are public."""
         return self._vector.to_bytes()
 
     @classmethod

@@ -1,6 +1,7 @@
 """Releases for readers with different levels. A coalition knows no more than its member with the finest level.
 
-Source: [KHP section 4.4], [ARNP section 2]. The module also implements [KHP eq. 43, section 4.3, Figures 5 to 7].
+Source: [KHP section 4.4], [ARNP section 2]. For levels by distance, and coalitions, also [KHP eq. 43, section 4.3,
+Figures 5 to 7].
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Coalition:
 
 
 class Audiences:
-    """Releases of one dense vector for readers with different levels. Together they cost only the finest level.
+    """Releases of one dense vector for readers with different levels. They cost only as much as the finest of them.
 
     Args:
         vector: A `sparsehist.MultipleRelease`.

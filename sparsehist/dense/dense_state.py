@@ -1,9 +1,9 @@
-"""The state of a `MultipleRelease`, and functions that draw a level, publish a level, or seal the truth.
+"""The state of a `MultipleRelease`, and functions that draw a level, publish a level, or erase the truth (`seal`).
 
-At each level, a noisy value is the sum of an anchor and an offset. Before sealing, these are the truth and the noise.
-Sealing rounds the noise at the cap down to the grid of the truth, and moves it from the offsets into the anchor. Then
-the state depends only on the release at the cap and on noise independent of the truth. Coarser levels can still be
-drawn, because `coarsen` and `between` depend only on differences of noise (modulo k, if noise is added modulo k).
+At each level, a noisy value is the sum of an anchor (at first the truth) and an offset (at first the noise). To erase
+the truth, `seal` rounds the noise at the cap down to the grid of the truth, and moves it from the offsets into the
+anchor. Then the state depends only on the release at the cap and on noise independent of the truth. Coarser levels
+can still be drawn: `coarsen` and `between` depend only on differences of noise (modulo k, if noise is modulo k).
 
 Papers: [ARNP Thm 1.2, Def. 4.1, Lemma 4.2, Thm 4.4]; [KHP Thm 10, Thm 11, Figure 4]; [KHP poster Thm 2].
 """
@@ -22,13 +22,13 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# Sealing fails if std(level) > _WIDEST * std(cap), because doubles cannot represent such large offsets exactly.
+# `seal` cannot erase the truth if std(level) > _WIDEST * std(cap): doubles cannot hold such large offsets exactly.
 _WIDEST = 2.0**20
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class DenseState:
-    """A vector and its noise at all levels drawn so far. It is secret until sealed, so `repr` shows no field.
+    """A vector and its noise at all levels drawn so far. It is secret until `seal` erases the truth.
 
     `anchor` has shape (n,) and holds multiples of `truth_step`. `offsets` maps each level to an array of shape (n,).
     """
@@ -67,8 +67,8 @@ def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
 def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth with noisy values at the level `cap`. All levels up to the cap can still be drawn.
 
-    Real-valued noise is first rounded to a grid whose step is about 2**-25 times the std at the cap. Otherwise, low
-    bits of the new offsets would reveal how large the noise was. If sealing is interrupted, the state is erased.
+    Real-valued noise is first rounded to a grid whose step is about 2**-25 times the std at the cap. Otherwise, the
+    lowest bits of the kept noise would show how large the removed noise was. An interrupted `seal` erases the state.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"seal at the finest released level, not at {level_text(cap)}")
@@ -89,7 +89,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
 
 
 def _move_anchor(state: DenseState, cap: Fraction) -> None:
-    """Round the noise at the cap down to the grid; subtract it from all offsets, and add it to the anchor."""
+    """Subtract the noise at the cap, rounded down to the truth's grid, from all offsets, and add it to the anchor."""
     moved = np.zeros(chunks(state.size)[0].stop, state.anchor.dtype)
     lattice = None if state.family.integer else kept_step(state.family.std(cap))
     for part in chunks(state.size):

@@ -143,7 +143,7 @@ def _laplace_draws(size: int, *, rng: Generator) -> FloatArray:
 def _jumps_to_coarser(
     start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
 ) -> Jumps:
-    """Draw the jumps between two levels, given the noise at `finest`; sorted by coordinate, then fine to coarse."""
+    """Draw the jumps between two levels, given noise at `finest`; sorted by coordinate, then from fine to coarse."""
     span = math.log(finest / coarsest)
     counts = poisson(2.0 * span, start.size, rng=rng)
     coordinate = np.repeat(np.arange(start.size), counts)

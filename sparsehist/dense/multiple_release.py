@@ -1,7 +1,7 @@
 """`MultipleRelease`: release a dense vector at any levels, in any order, for the cost of the finest level.
 
-Unlike the rest of the core, this class keeps state and makes its own random generators. Only one thread of one
-process may draw at a time, because two independent draws of a level would cost more than one draw.
+A `MultipleRelease` keeps all noise that it drew, and makes its own random generators. Only one thread of one process
+may draw at a time, because two independent draws of a level would cost more than one draw.
 
 Papers: [ARNP Def. 3.4].
 """
@@ -59,7 +59,7 @@ class VectorRelease(DenseRelease):
             LevelOrderError: If the level is not coarser.
         """
         if not as_level(level) < self.level:
-            raise LevelOrderError(f"a release can only be resold at a level coarser than {level_text(self.level)}")
+            raise LevelOrderError(f"resell() needs a level coarser than this release: {level_text(self.level)}")
         return MultipleRelease.from_release(self).release(level)
 
 
@@ -128,8 +128,8 @@ class MultipleRelease:
     def from_release(cls, release: DenseRelease) -> MultipleRelease:
         """Return a `MultipleRelease` that draws coarser levels from a published release, without the truth.
 
-        The result is sealed at the level of the release. For real-valued noise, coarser levels have up to 0.04 % more
-        variance, because published values are rounded.
+        The result does not contain the truth, and its cap is the level of the release. For real-valued noise, coarser
+        levels have up to 0.04 % more variance, because published values are rounded.
 
         Raises:
             InputError: If the release was post-processed: its values are no longer truth plus noise.
@@ -169,13 +169,13 @@ class MultipleRelease:
         ancestors: tuple[tuple[str, str], ...] = (),
         path: str | None = None,
     ) -> None:
-        """Set all fields. The lineage, which releases publish, consists of `ancestors` and the random name `path`."""
+        """Set all fields. `path` is the name of the noise path, and `ancestors` are the paths that it came from."""
         self._state, self._cap, self._step, self._charge = state, cap, step, charge
         self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes. They reveal the truth or, if this object is sealed, only a release at the cap.
+        """Return the state as bytes. They reveal the truth or, after `seal`, only a release at the cap.
 
         Save the bytes after each `release`, before publishing. Otherwise, an object restored from older bytes would
         draw independent noise for a level that was already published, and both releases together would cost more.

@@ -35,7 +35,7 @@ Line = tuple[tuple[str, Fraction], ...]
 
 
 def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:
-    """Return a sealed state that holds the values of one release. Its cap is the level of the release."""
+    """Return a state with the values of one release, without the truth. Coarser releases can be drawn from it."""
     bought = np.asarray(values)
     if bought.ndim != 1 or bought.size == 0 or bought.dtype.kind not in "iuf":
         raise DataError("a release must be a vector of numbers with at least one entry")
@@ -101,7 +101,7 @@ def tighten(
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:
-    """Return the grid step of a level; by default, 2**(floor(log2(std)) - 4), but at most the step of the truth."""
+    """Return the grid step at a level: 1 for integers, else `step` or min(truth_step, 2**(floor(log2(std)) - 4))."""
     if state.family.integer:
         return 1.0
     std = state.family.std(level)
@@ -112,7 +112,7 @@ def step_of(state: DenseState, level: Fraction, step: float | None = None) -> fl
 
 
 def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
-    """Return the joint cost of several releases of one vector, resold or not, as a level.
+    """Return, as a level, the joint cost of several releases of one vector. Some may have been drawn from others.
 
     Args:
         releases: Releases that descend from one vector.

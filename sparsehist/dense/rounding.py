@@ -1,4 +1,4 @@
-"""Round the noise of a dense vector to a grid, for publication and for sealing.
+"""Round the noise of a dense vector to a grid, before values are published or the truth is erased (`seal`).
 
 Grid steps are powers of two, and are fixed by public parameters. A published value is truth + round(noise). The grid
 step of the noise divides the grid step of the truth, so every truth has the same set of possible published values.
@@ -16,9 +16,9 @@ from sparsehist.typing import FloatArray
 # Number of entries per chunk: small enough for the processor's cache, and large enough that Python calls cost little.
 CHUNK = 1 << 16
 
-# Sealing rounds noise to 2**-25 of its standard deviation. A double has 53 bits, so noise up to 2**28 standard
-# deviations stays exact. Each grid interval contains many of the doubles that numpy's normal sampler can return, so
-# rounded noise does not reveal which doubles the sampler cannot return.
+# When the truth is erased, noise is rounded to 2**-25 of its standard deviation. A double has 53 bits, so noise up to
+# 2**28 standard deviations stays exact. Each grid interval contains many of the doubles that numpy's normal sampler
+# can return, so rounded noise does not reveal which doubles the sampler cannot return.
 _KEPT_BITS_BELOW_STD = 25
 
 
@@ -36,12 +36,12 @@ def as_power_of_two(step: float, what: str) -> float:
 
 
 def kept_step(std: float) -> float:
-    """Return the grid step of the noise that a sealed vector stores: 2**-25 * std, rounded down to a power of two."""
+    """Return the grid step of the noise that `seal` keeps: 2**-25 * std, rounded down to a power of two."""
     return math.ldexp(1.0, math.frexp(std)[1] - 1 - _KEPT_BITS_BELOW_STD)
 
 
 def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
-    """Round noise to multiples of `step`, exactly if it is below 2**51 steps. Ties go down, as in `round_to_grid`."""
+    """Round noise to multiples of `step`; ties are rounded down. The result is exact for noise below 2**51 steps."""
     # For u in (k - 1/2, k + 1/2], floor(ceil(2u) / 2) is k. Every operation is exact.
     np.multiply(noise, 2.0 / step, out=out)
     np.ceil(out, out=out)

@@ -1,4 +1,4 @@
-"""Convert states to bytes: the class name, a line of JSON, arrays, and a SHA-256 digest of all bytes before it."""
+"""Write an object's state as bytes, and read it: class name, line of JSON, arrays, and a SHA-256 digest of these."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class RapporClient:
 
     @classmethod
     def start(cls, setting: Rappor, value: str | bytes, cap: Level | None = None, *, rng: Generator) -> RapporClient:
-        """Create a client with a permanent randomised response. Raise CapExceededError if epsilon exceeds the cap."""
+        """Create a client, and draw its memo. Raise CapExceededError if `setting.epsilon()` is above the cap."""
         limit = None if cap is None else float(at_least_zero(cap, "cap"))
         _require_within(limit, setting)
         bits = setting.filter(value)

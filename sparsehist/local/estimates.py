@@ -14,7 +14,7 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# If a Cholesky pivot is below this fraction of the largest one, the filters are treated as linearly dependent.
+# Bloom filters of candidates count as linearly dependent if a Cholesky pivot is below this share of the largest.
 _LEAST_PIVOT = 1e-6
 
 
@@ -35,10 +35,10 @@ class Decoded(NamedTuple):
 def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes]) -> Decoded:
     """Estimate how many people have each candidate value.
 
-    If the filters of the candidates are linearly independent, weighted least squares gives unbiased estimates with
-    known variances, provided that everybody has one of the candidates. Otherwise, the estimate is the mean count of
-    the bits of a candidate minus the mean of all other bits. This is unbiased on average over hash functions. The
-    standard deviation is estimated from the other bits and includes the effect of collisions.
+    If the Bloom filters of the candidates are linearly independent, weighted least squares gives unbiased estimates
+    with known variances, provided that everybody has one of the candidates. Otherwise, the estimate is the mean count
+    of a candidate's bits minus the mean count of all other bits. Averaged over random hash functions, it is unbiased.
+    Its standard deviation is estimated from these other bits and includes the effect of collisions.
 
     Args:
         reports: Reports at one setting, 0 or 1; shape (n, bits), or (n, r, bits) for r reports of each person.
@@ -79,7 +79,7 @@ def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: i
 def _least_squares(
     filters: FloatArray, counts: FloatArray, variances: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return estimates and standard deviations by least squares, or None if the filters are linearly dependent."""
+    """Return least-squares estimates and their standard deviations; None if Bloom filters are linearly dependent."""
     if filters.shape[1] > filters.shape[0]:
         return None
     from scipy import linalg

@@ -72,7 +72,7 @@ class Rappor:
         """Return the epsilon of `reports` reports of a person, or of any number of reports if `reports` is None.
 
         Neighbours differ in the value, so at most `hashes` filter bits change from 1 to 0, and at most `hashes` from
-        0 to 1. For each bit, the ratio of probabilities is largest if all reports are equal. It is computed exactly.
+        0 to 1. Epsilon adds the logarithm of each bit's ratio of probabilities, which is largest for equal reports.
         """
         rare = (1 - self.keep) / 2
         if reports is None:

@@ -55,7 +55,8 @@ _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "dr
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-_KEY = "key (largest first)"  # differs from the names of releases, which are the names of the other columns
+# The other columns are named after releases. Such names contain no spaces, so they differ from this column name.
+_KEY = "key (largest first)"
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ def _promises(name: str, releases: Sequence[Metadata]) -> Table:
 
 
 def _errors(name: str, finest: Sequence[CellMetadata]) -> Table:
-    """Return a table of the probability of publication and the mean error, for each true count and release."""
+    """Return a table of the probability of publication and the mean error, by possible true count and release."""
     rows: list[Row] = [{"true count (units)": count} for count in COUNTS]
     for metadata in finest:
         level, threshold = as_level(metadata.level), metadata.effective_threshold
@@ -231,7 +232,7 @@ def _errors(name: str, finest: Sequence[CellMetadata]) -> Table:
 
 
 def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
-    """Return a row for each key in `largest`: its noisy count and interval, which are None if it is not published."""
+    """Return a row for each key in `largest`, with noisy count and confidence interval (None if not published)."""
     try:
         frame = release.intervals(CONFIDENCE)
     except SparsehistError:  # not all noise families have intervals

@@ -1,12 +1,12 @@
 """Choose how many keys a unit should count towards, from two small releases.
 
-A limit on the number of keys that a unit counts towards lowers the counts of the *largest keys*, those with the
-largest counts. How much these counts decrease depends on which units have these keys. The first release uses a
-quarter of the level and shows the largest keys. The second release uses the rest. It is a table of units, classified
-by how many keys they have and by how many of the largest keys they have. Each unit is counted in one cell of this
-table, so the sensitivity is 1. The table shows how many (unit, key) pairs of the largest keys would be dropped by
-each candidate for the limit. The estimates assume that the bias of a key is proportional to the square root of its
-count, and that the counts of keys that were not published fall off as 1/rank.
+The *largest keys* are the keys with the largest counts. If each unit counts towards only a limited number of keys,
+these counts decrease, depending on which units have the largest keys. The first release uses a quarter of the level
+and shows the largest keys. The second release uses the rest. Its table counts units by their number of keys and by
+how many of these keys are among the largest keys. Each unit is counted in one cell of this table, so the sensitivity
+is 1. The table shows how many (unit, key) pairs of the largest keys would be dropped by each candidate for the limit.
+The estimates assume that the bias of a key is proportional to the square root of its count, and that the counts of
+keys that were not published fall off as 1/rank.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
 # Class i covers units with 2**i to 2**(i+1) - 1 keys; the last class has no upper limit.
 _CLASSES = Product(keys=Integers(12), largest=Integers(10))
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
-# Expected false keys in the table of classes. Without a threshold, noise of its empty cells would distort estimates.
+# The threshold for the table of classes is chosen to give this expected number of false keys. Without a threshold,
+# the noise of empty cells would distort the estimates.
 _FALSE_CLASSES = 0.4
-# A release is used only if its largest count would arise from noise alone with a probability of at most 1 %.
+# A release is used only if noise alone would reach its largest count with a probability of at most 1 %.
 _BY_CHANCE = 0.01
 # Choose "share" only if its error is below 95 % of the error of "keep", because "keep" is easier to explain.
 _WORTH_SHARING = 0.95
@@ -150,7 +151,8 @@ def choose_max_keys(
             existing = state.series(second.name)
         if existing is None:
             counts = Counts(_profile(home, source, first, largest.select(first.key), counting), largest=1)
-            # The table is computed from the log, so its declaration names the unit and the source of the log.
+            # The series is created from counts, but these were computed from the log. So the declaration names the
+            # unit and the source of the log.
             second = replace(second, unit=first.unit, source=first.source)
             existing = counted_into(home, counts, second, counting, is_bounded=True)
         released = any_kind.release(
@@ -190,7 +192,7 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
 def _profile(
     home: Home, source: object, first: Declaration, largest: pl.DataFrame, counting: Counting
 ) -> pl.DataFrame:
-    """Count units by two classes: by how many keys a unit has, and by how many of the largest keys it has.
+    """Count units by their number of keys, and by how many of these are among the keys with the largest counts.
 
     Units without any of the largest keys are omitted. Empty classes are included, because the release must add noise
     even if all classes are empty.
@@ -220,7 +222,7 @@ def _class_of(column: str) -> pl.Expr:
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return how much each dropped (unit, key) pair adds to the bias (root mean square over the largest keys)."""
+    """Return the bias (root mean square over the largest keys) caused by each uncounted (unit, key) pair."""
     shown = np.maximum(noisy, 1.0)  # noisy counts in decreasing order; those below 1 are raised to 1
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))  # estimated sum of unpublished counts
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
@@ -230,8 +232,8 @@ def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
     """Return a table of the bias and noise of the largest counts, for each candidate max_keys and bounding."""
-    # Drop classes that contain no units, only noise. A unit has at most as many of the largest keys as it has keys,
-    # and there are only `n_largest` of the largest keys.
+    # Drop classes that contain no units, only noise. A unit cannot have more of the largest keys than keys in all,
+    # nor more than `n_largest`.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
     # For the number of keys of a unit, use four values spread over the range of its class. For its number of largest
     # keys, use only the geometric mean of the smallest and the largest number in the class.

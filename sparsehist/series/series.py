@@ -78,8 +78,8 @@ class CountedSeries(DeclaredSeries):
 
         Raises:
             DeclarationError: If the series has no cap, the level is not above the cap, or the reason is missing.
-            BudgetExceededError: If the first release already charged the whole cap to the budget of the population.
-                Releases above this cap would not be charged to the budget.
+            BudgetExceededError: If the first release already charged the whole cap to the budget of the population,
+                because releases above this cap would not be charged to the budget.
             NotFoundError: If the series was dropped.
         """
         raise_cap(self.store, self.name, level, reason=reason, series_id=self.series_id)
@@ -87,8 +87,8 @@ class CountedSeries(DeclaredSeries):
     def releases(self) -> pl.DataFrame:
         """Return one row per release, in order; no rows if the series was dropped.
 
-        The columns are name, workload (null for cells), level, std, threshold and expected_false_keys (both null for
-        a workload or a session of queries), and released_at.
+        The columns are name, workload (null for a release of cells), level, std, threshold and expected_false_keys
+        (both null for a workload or a session of queries), and released_at.
         """
         with self.store.hold() as state:
             record = state.series(self.name)
@@ -198,8 +198,9 @@ class CountedSeries(DeclaredSeries):
         """Predict accuracy and cost of one release at each candidate level; nothing is drawn or spent.
 
         The plan depends on the declaration and on earlier releases, never on the counts. Parameters and errors are
-        those of `sparsehist.plan`, except that `equal` divides the remaining budget of the population. `step` and
-        `measures` are as for `release`. For a running series, `step` is required; it may be a future step.
+        those of `sparsehist.plan`, except that with `equal`, the remaining budget of the population is divided among
+        this number of new series. `step` and `measures` are as for `release`. For a running series, `step` is
+        required; it may be a future step.
 
         Example:
             >>> import polars as pl
@@ -258,12 +259,12 @@ class Series(CountedSeries):
         most_updates: int | None = None,
         start: Release | None = None,
     ) -> QuerySession:
-        """Open a session that answers adaptively chosen predicates, or continue the session with this name.
+        """Open a session that answers adaptively chosen queries, or continue the session with this name.
 
-        A session is a separate noise path, charged as a whole when it opens. An answer approximates the sum of the
-        counts of the cells that satisfy a predicate. It is computed from a public estimate of all counts. If the
-        estimate is too inaccurate, the session measures the sum with noise and corrects the estimate. If you know all
-        predicates in advance, a workload release is better.
+        A session is a separate noise path, charged as a whole when it opens. A query is a predicate: the answer
+        approximates the sum of the counts of the cells that satisfy it. It is computed from a public estimate of all
+        counts. If the estimate is too inaccurate, the session measures the sum with noise and corrects the estimate.
+        If you know all predicates in advance, a workload release is better.
 
         Args:
             name: Name of the session, unique among the releases of the series; a-z, 0-9 and _.

@@ -24,11 +24,11 @@ from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
-# Strategies for prefix sums and all ranges are compared on at most this many cells, or 8 * max_keys if that is more.
+# To compare strategies for `Prefix` or for all ranges, use at most this many cells (8 * max_keys if that is more).
 _LONGEST_PRICED = 4096
 # If the matrix of a list of queries has more than 2**21 entries, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# The largest number of cells for which each strategy is tried. For `direct`, it is the largest number of queries.
+# Four strategies are tried only up to these sizes: numbers of cells or, for `direct`, of queries.
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
 _RANK = 1e-12  # eigenvalues below this fraction of the largest one are rounding errors
 
@@ -58,7 +58,7 @@ class Candidate(NamedTuple):
 def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> Strategy:
     """Return the strategy with the smallest predicted mean squared error for a workload.
 
-    Callers must store the strategy's name, because a later version of sparsehist may choose another strategy.
+    Callers must store the strategy's name, because a later version of sparsehist may choose a different strategy.
 
     Args:
         workload: A workload with known sizes.
@@ -82,7 +82,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
 
 
 def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> list[Candidate]:
-    """Return the predicted errors of the best strategy (see `choose`) and of simpler ones, smallest first.
+    """Return the predicted errors of the best strategy (see `choose`) and of simpler ones, by ascending error.
 
     Example:
         >>> table = compare(Ranges(512), 1)
@@ -98,7 +98,7 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: b
 
 
 def lower_bound(workload: Workload) -> float | None:
-    """Return a lower bound on the mean squared error of every factorization, if each unit has only one key.
+    """Return a lower bound on the mean squared error of any strategy for a workload, if each unit has only one key.
 
     With G = RᵀR, the error of a factorization is Δ²·tr(AᵀA·G⁻¹)/q for q queries, and Δ² is at least the mean diagonal
     entry of G. So the error is at least ‖A‖_*²/(n·q) for n cells, where ‖A‖_* is the sum of the singular values of A.
@@ -142,7 +142,7 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
     """Return the strategies that `choose` compares. Each is made for the workload or for a smaller, similar one."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
-        for keys in {1, max_keys}:  # combine the best strategy of each factor, for units of 1 and of max_keys cells
+        for keys in {1, max_keys}:  # combine the factors' best strategies for units that have `keys` cells
             names.append(f"kronecker({', '.join(choose(part, keys, pure=pure).name for part in workload.parts)})")
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]

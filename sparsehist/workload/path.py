@@ -55,8 +55,8 @@ def next_state(
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
     """Return the weights of the noise at the next coarser and the next finer level, and the std of the new noise.
 
-    The noise at a new level is a weighted sum of the noise at these two levels, plus new noise. For sensitivity 1,
-    ρ·Z(ρ) is a Brownian motion in ρ with variance ρ/2. It is drawn given its values at the two levels.
+    The noise at a new level is a weighted sum of the noise at the next coarser and the next finer level, plus new
+    noise. For sensitivity 1, ρ·Z(ρ) is a Brownian motion in ρ with variance ρ/2, known at these two levels.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)

@@ -69,7 +69,7 @@ def squared_l2_of_tables(
 
     Let x_i be the value of cell x in column i. Then G[x, x'] = Σ_C f_C Π_{i ∈ C, x_i ≠ x'_i} r_i is a sum over sets C
     of columns, given as `subsets`. `parts` contains f_C >= 0 for each set C, and `ratios` contains r_i, from -1 to 0.
-    The bound assumes that the pairs of cells with the largest G occur as often as the domain allows.
+    The bound assumes that a unit's cells form as many pairs (x, x') with large G[x, x'] as the domain allows.
 
     Source: Lindsey 1964 for the number of pairs that differ in one column only.
     """
@@ -100,7 +100,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return how many pairs of cells in a set of `keys` cells can, at most, differ in exactly one column."""
+    """Return the largest possible number of pairs that differ in exactly one column, among `keys` distinct cells."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, keys)  # fits an int64

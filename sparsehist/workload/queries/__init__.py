@@ -1,1 +1,1 @@
-"""Workloads: linear queries A·x on the counts x of a series. Each module provides one kind of matrix A."""
+"""Workloads: linear queries A·x on the counts x of a series. The modules of this package define the matrices A."""

@@ -19,8 +19,8 @@ class Cells:
 
     Args:
         shape: Number of values of each column; integers of any size.
-        coordinates: For each column, the index (from 0) of each cell's value; int64, shape (k,). Cells are distinct.
-        counts: Number of units in each cell; shape (k,), int64.
+        coordinates: For each column, the index (from 0) of each cell's value; int64. No cell occurs twice.
+        counts: Number of units in each cell; int64, one entry per cell.
 
     Raises:
         DeclarationError: If the arrays differ in length.

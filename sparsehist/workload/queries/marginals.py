@@ -24,7 +24,7 @@ Subset = tuple[int, ...]
 class Marginals(Workload):
     """Marginals of a domain with several columns. The domain may have any size, because it is never enumerated.
 
-    The queries of each marginal are consecutive, in row-major order of the marginal's columns.
+    Queries are sorted by marginal. The queries of one marginal are the cells of its table, in row-major order.
 
     Args:
         columns: Sizes of the columns, such as (5, 12), or a list of marginals. Each marginal is a list of column

@@ -85,7 +85,7 @@ class Union(Composite):
     def queries(self) -> Mapping[str, IntArray]:
         """Return arrays with one entry per query: its first and last cell (`low`, `high`) if all parts are ranges.
 
-        Otherwise, return the index of the query's part (`part`) and the query's index within that part (`query`).
+        If not all parts are ranges, return each query's part (`part`), and its index within this part (`query`).
         """
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
@@ -164,10 +164,10 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays that describe the queries. For the factor that begins at column i, their names end in _i.
+        """Return arrays that describe the queries. For the factor that begins at column i, array names end in _i.
 
-        Identity and total factors have an array "column_i": the index of a value, or -1 for the sum over all values.
-        Ranges have the arrays "low_i" and "high_i". For other factors, _i is appended to the names of their arrays.
+        For an identity or total, "column_i" contains the index of a value, or -1 for the sum over all values. Ranges
+        are described by "low_i" and "high_i". For other factors, _i is appended to the names in `factor.queries()`.
         """
         described: dict[str, IntArray] = {}
         before, first = 1, 0

@@ -67,7 +67,7 @@ class Workload(abc.ABC):
     """Largest absolute entry of A, or a bound on it."""
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Register the subclass under its `word`, so that `parse` finds it."""
+        """Register the subclass under its name in textual forms (`word`), so that `parse` finds it."""
         super().__init_subclass__(**named)
         if "word" in cls.__dict__:
             _KINDS[cls.word] = cls
@@ -109,14 +109,14 @@ class Workload(abc.ABC):
         """Return the text between the parentheses of the textual form, which `parse` reads."""
 
     def answers(self, cells: Cells) -> AnswerArray:
-        """Return the secret true answers A·x; int64 if `integral`. Raise an error if `cells` has wrong columns."""
+        """Return the secret answers A·x; int64 if `integral`. Raise an error unless `cells` has shape `columns`."""
         self.require_domain(cells.shape)
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact
 
     @abc.abstractmethod
     def row_squares(self) -> FloatArray:
-        """Return the squared L2 norm of each row of A: the answer's variance if each cell has noise of variance 1."""
+        """Return the squared L2 norms of the rows of A: the variances of answers A·Z if Z is N(0, I)."""
 
     def queries(self) -> Mapping[str, IntArray] | None:
         """Return named arrays that describe the queries, one entry per query; None if the workload is not listed."""

@@ -1,4 +1,4 @@
-"""The Haar wavelet on one column: the total, and the difference of the two halves at every node of a binary tree.
+"""The Haar wavelet on one column: the total and, at each node of a binary tree, left half minus right half.
 
 If the number of cells is a power of two, the bound on the sensitivity is exact; see docs/mathematics.md, "Workloads".
 """
@@ -86,7 +86,7 @@ class Haar(Invertible):
 def _largest_differences(depth: int, keys: int) -> int:
     """Return the L1 sensitivity: the largest L1 norm of R·x if x holds the counts of one unit with `keys` cells."""
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
-    # best[c] is the largest sum of |left half - right half| over the nodes of a subtree with c cells of a unit.
+    # best[c] is the largest Σ |left sum - right sum| over the nodes of a subtree in which the unit has c cells.
     for height in range(1, depth + 1):
         most = min(keys, 2**height)
         following, less = np.full(most + 1, -1, np.int64), best - numbers[: best.size]

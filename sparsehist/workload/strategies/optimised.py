@@ -30,7 +30,7 @@ _POWER = 0.8  # with this exponent, errors for 5 to 60 cells per unit are within
 _RANK = 1e-11
 # Smallest weight of the identity in RᵀR. This weight makes R invertible and increases standard deviations by 0.01 %.
 _LEAST_SHARE = 2e-4
-# Smallest entry of v, relative to the largest. Without a limit, the entries of redundant cells would tend to 0.
+# Smallest weight in v (see the module docstring), as a share of the largest. Without a limit, some tend to 0.
 _LEAST_WEIGHT = 1e-8
 
 
@@ -109,9 +109,9 @@ def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
 
 
 class _Decomposed(NamedTuple):
-    """AᵀA, the diagonal of V^½, and the eigenvalues and eigenvectors of V^½ AᵀA V^½, where V = diag(v).
+    """The matrix AᵀA, the square roots of the weights v, and the eigendecomposition of V^½ AᵀA V^½ for V = diag(v).
 
-    Eigenvalues are divided by the largest eigenvalue. Eigenvalues as small as rounding errors are set to 0.
+    The module docstring defines v. Eigenvalues are divided by the largest one; mere rounding errors are set to 0.
     """
 
     gram: FloatArray

@@ -29,10 +29,10 @@ _RANK_GROUPS = 256
 class Spectral(Invertible):
     """A strategy for prefix sums and ranges whose error is within a few per cent of the smallest possible error.
 
-    The module docstring defines K = W^½ + c·I and the column scaling d. There, W is AᵀA, where A is all prefix sums
-    if the workload is prefix sums, else all ranges. `blend` is c, in units of the smallest singular value of A.
-    `window` is the number of entries of K on each side of the diagonal that are summed to get d². Both parameters
-    reduce the error if units have several cells.
+    The module docstring defines K = W^½ + c·I, the column scaling d, and W = AᵀA. If the workload is `Prefix`, A is
+    all prefix sums, and otherwise all ranges. `blend` is c, divided by a lower bound on the singular values of A.
+    `window` is the number of entries of K on each side of the diagonal that are summed to get d². If units have
+    several cells, both parameters can reduce the error.
     """
 
     word = "spectral"
@@ -73,7 +73,7 @@ class Spectral(Invertible):
     def _scales(self) -> FloatArray:
         """The numbers d by which columns of R are divided, so that the largest column norm is 1; shape (cells,)."""
         kernel, reach, table = self.kernel, self.window, self._table
-        # Windows may reach beyond the ends of the column. There, W^½ is continued by reflection to keep d² smooth.
+        # d² sums entries of K near the diagonal. Beyond the ends of the column, W^½ is reflected to keep d² smooth.
         around = np.concatenate([table[1 : reach + 1][::-1], table, -kernel.sign * table[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]

@@ -22,7 +22,7 @@ _LEAF = 256
 class Kernel(abc.ABC):
     """The singular values and right singular vectors of A for n cells, and matrices K that are functions of AᵀA.
 
-    `singular_values`, shape (n,), are in the order of the transformed coordinates. No singular value is below `unit`.
+    `singular_values`, shape (n,), are in the order of the transformed coordinates. All are at least `unit`.
     """
 
     sign: float
@@ -48,7 +48,7 @@ class Kernel(abc.ABC):
         return np.asarray(table[apart] + self.sign * table[apart + self.shift :: 2][: self.n - apart])
 
     def sums_before(self, table: FloatArray, weights: FloatArray) -> FloatArray:
-        """For every i, return Σ_{j < i} K[i, j]·w_j. Split K into blocks, and apply most of them by convolutions."""
+        """For every i, return Σ_{j < i} K[i, j]·w_j. K is split into blocks, most of which are multiplied by FFT."""
         sums = np.zeros(weights.size)
 
         def add(first: int, last: int) -> None:

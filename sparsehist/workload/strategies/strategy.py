@@ -1,8 +1,8 @@
 """The base classes of strategies: factorizations A = L·R of a workload, released as A·x + L·Z.
 
-Z is noise with one entry per row of R, scaled to the sensitivity of R·x. Releases at several levels can be computed
-from releases of R·x at these levels. So together, the releases cost only as much as the finest one, whatever L is:
-see docs/mathematics.md, "Workloads".
+Z is noise with one entry per row of R, scaled to the sensitivity of R·x. Together, releases of R·x + Z at several
+levels cost only as much as the finest one. Answers are computed from such releases, so they cost no more, whatever L
+is: see docs/mathematics.md, "Workloads".
 
 Source: [ARNP Lemma 5.1], without its unnecessary condition that L has a left inverse.
 """
@@ -91,7 +91,7 @@ class Strategy(abc.ABC):
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Return a vector v such that no k entries of a row of `|RᵀR|` have a larger sum than the k largest of v."""
+        """Return a vector whose k largest entries have at least the sum of any k entries of a row of `|RᵀR|`."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))

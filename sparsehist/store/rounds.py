@@ -15,7 +15,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,8 +125,11 @@ class PathHistory:
                 return noise
         raise altered(self.directory)
 
-    def write_round(self, name: str, record: NewRound, row: Sequence[object], *, durable: bool) -> Round:
-        """Write the file of the next round. Raise a LawError if the sizes of its arrays are inconsistent."""
+    def write_round(self, name: str, record: NewRound, row: Sequence[object], *, durable: bool) -> PathHistory:
+        """Write the file of the next round. Return the history that includes this round.
+
+        Raise a LawError if the sizes of the round's arrays are inconsistent.
+        """
         spends = record.spot not in self.levels
         levels = [*self.levels, *([record.spot] if spends else [])]
         past = np.array([] if record.level_noise is None else record.level_noise, self._dtype)
@@ -144,17 +147,19 @@ class PathHistory:
         seal, content, stream = sealed(*row, int(spends)), io.BytesIO(), io.BytesIO()
         if keys is not None:
             keys.write_ipc_stream(stream)
-        np.savez(
-            content,
-            seal=np.frombuffer(seal, np.uint8),
-            positions=record.positions,
-            counts=record.counts,
-            level_noise=past,
-            noise=noise,
-            keys=np.frombuffer(stream.getvalue(), np.uint8),
-        )
+        arrays: dict[str, Any] = {
+            "seal": np.frombuffer(seal, np.uint8),
+            "positions": record.positions,
+            "counts": record.counts,
+            "level_noise": past,
+            "noise": noise,
+            "keys": np.frombuffer(stream.getvalue(), np.uint8),
+        }
+        np.savez(content, **arrays)
         file = write_file(self.directory / name, content.getbuffer(), durable=durable)
-        return Round(file, seal, spends, len(levels), n_past, n_new, n_empty)
+        stored = Round(file, seal, spends, len(levels), n_past, n_new, n_empty)
+        opened = {**self._opened, len(self.rounds): arrays}
+        return replace(self, rounds=[*self.rounds, stored], levels=levels, _opened=opened)
 
     @property
     def _dtype(self) -> type[Any]:

@@ -218,16 +218,16 @@ class State:
         Return the generation of the first of these rounds.
         """
         generation, rounds = self.generation + 1, (record, *record.beside)
-        written: list[tuple[int, NewRound, PathHistory, Round]] = []
+        written: list[tuple[int, NewRound, PathHistory]] = []
         for at, each in enumerate(rounds, generation):
-            history, metadata = self._history_for(each.path_id), as_text(each.metadata)
             # A commit may raise an error although it succeeded. File names are random, so a retry overwrites no file.
             name = f"round-{at}-{secrets.token_hex(4)}"
-            row = (at, each.name, level_text(each.level), float(each.threshold), each.step, metadata)
-            written.append((at, each, history, history.write_round(name, each, row, durable=self.durable)))
+            row = (at, each.name, level_text(each.level), float(each.threshold), each.step, as_text(each.metadata))
+            history = self._history_for(each.path_id).write_round(name, each, row, durable=self.durable)
+            written.append((at, each, history))
         with self._changing("release", rounds=len(rounds)):
-            for at, each, history, stored in written:
-                self._insert_round(each, at, history.directory.name, stored)
+            current = {self._insert_round(each, at, history): history for at, each, history in written}
+        self._histories.update(current)  # so that a release need not read the arrays it has just written
         return generation
 
     def _history_for(self, path: int | PathRecord) -> PathHistory:
@@ -235,9 +235,10 @@ class State:
             return PathHistory(self._series / path.series_id, path.kind, path.integer_noise)
         return self._history(path)
 
-    def _insert_round(self, record: NewRound, generation: int, series_id: str, stored: Round) -> None:
-        path, level = record.path_id, level_text(record.level)
-        path_id = self._open_path(path) if isinstance(path, PathRecord) else path
+    def _insert_round(self, record: NewRound, generation: int, history: PathHistory) -> int:
+        """Register a written round, which is the last one of `history`. Return the id of its path."""
+        path, level, stored = record.path_id, level_text(record.level), history.rounds[-1]
+        path_id, series_id = self._open_path(path) if isinstance(path, PathRecord) else path, history.directory.name
         self._register(series_id, record.attachments, path_id)
         self._database.insert(
             "release", generation=generation, path_id=path_id, series_id=series_id, name=record.name, level=level,
@@ -247,6 +248,7 @@ class State:
             step=record.step,
         )  # fmt: skip
         self._event("release", generation, series_id=series_id, path_id=path_id, level=level, release=record.name)
+        return path_id
 
     def _open_path(self, path: PathRecord) -> int:
         named = {"workload": path.workload, "strategy": path.strategy, "integer_noise": path.integer_noise}

@@ -182,6 +182,7 @@ class State:
     def verify(self) -> None:
         """Check the state file for damage, and read every registered file to compare it with its digest."""
         self._database.check_integrity()
+        self._histories.clear()  # so that the files of rounds are read
         for record in self.all_series():
             for file in (*record.files, *(file for path in record.paths for file in path.files)):
                 verify_file(record.directory, file)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.markup import escape
 
 import sparsehist as sh
-from sparsehist.cli.answer import Answer, parameters_table, rows_table
+from sparsehist.cli.answer import Answer, parameter_lines, rows_table
 from sparsehist.cli.options import DEFAULT, SeriesName, StorePath, Using, arguments
 from sparsehist.declaration.declaration import UNCHECKED_SOURCE, Declaration
 from sparsehist.errors import DeclarationError
@@ -49,12 +48,12 @@ def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
             listed.append({"name": record.name, "declaration": declared.as_json(), "releases": releases})
             levels = [row | {"level": level_text(in_prose(as_level(row["level"])))} for row in releases]
             table = rows_table(levels, seldom=("workload", "threshold")) if levels else "  no releases yet"
-            shown += [f"[bold]{record.name}[/]", parameters_table(declaration_rows(declared)), table]
+            shown += [record.name, parameter_lines(declaration_rows(declared)), table]
         for name, stored in Ledger.of(state).limits.declarations.items():
             rows = declaration_rows(Declaration.from_json(stored))
             periodic.append({"name": name, "declaration": stored, "added": added.get(name, [])})
             rows.append(("appended", ", ".join(added.get(name, [])) or "nothing yet"))
-            shown += [f"[bold]{name}[/], a periodic series", parameters_table(rows)]
+            shown += [f"{name}, a periodic series", parameter_lines(rows)]
     return Answer({"store": str(store), "series": listed, "periodic": periodic}, shown or ["the store has no series"])
 
 
@@ -91,7 +90,7 @@ def ledger(
         shown = [rows_table(for_people(rows)), _ABOUT_LEDGER.format(delta=delta)]
     warnings = [(row["series"] or row["population"] or row["scope"], row["warning"]) for row in rows]
     warnings += [(row["series"], "unchecked source") for row in rows if row["source"] == UNCHECKED_SOURCE]
-    shown += [f"[bold]warning[/], {name}: {escape(text)}" for name, text in dict.fromkeys(warnings) if text]
+    shown += [f"warning, {name}: {text}" for name, text in dict.fromkeys(warnings) if text]
     data: dict[str, Any] = {"store": str(store), "delta": delta, "ledger": rows}
     if events:
         data["events"] = happened
@@ -149,14 +148,14 @@ def limit(
     home, data = using.home(store), {"store": str(store)}
     if series is not None:
         raise_cap(home, series, cap or "", reason=reason or "")
-        shown = f"the cap of the series {series} is now {escape(str(cap))}"
+        shown = f"the cap of the series {series} is now {cap}"
         return Answer(data | {"series": series, "cap": cap, "status": "raised"}, [shown])
     if disjoint is not None:
         declare_disjoint(home, disjoint, reason=reason or "")
         shown = f"the populations {', '.join(disjoint)} are disjoint: their costs are not added"
         return Answer(data | {"disjoint": disjoint, "status": "declared"}, [shown])
     text = set_budget(home, population=population, reason=reason, **budget)
-    shown = f"the budget of population {population} is {escape(text)}"
+    shown = f"the budget of population {population} is {text}"
     return Answer(data | {"population": population, "budget": text, "status": "set"}, [shown])
 
 
@@ -178,7 +177,7 @@ def report(store: StorePath, /, *, out: Path, delta: float = 1e-6, using: Using 
 
     check_target("--out", out, store, (".html",))
     write_file(out, using.store(store).report(delta=delta).encode(), durable=False, mode=PUBLIC)
-    shown = f"wrote {escape(str(out))}: it contains only public parameters and published rows"
+    shown = f"wrote {out}: it contains only public parameters and published rows"
     return Answer({"store": str(store), "out": str(out)}, [shown])
 
 
@@ -199,7 +198,7 @@ def backup(
         destination: New directory for the copy.
     """
     using.store(store).backup(destination)
-    shown = [f"copied {escape(str(store))} to {escape(str(destination))}; the copy is as secret as the store"]
+    shown = [f"copied {store} to {destination}; the copy is as secret as the store"]
     return Answer({"store": str(store), "backup": str(destination)}, shown)
 
 
@@ -217,7 +216,7 @@ def adopt(store: StorePath, /, *, home_is_gone: bool = False, using: Using = DEF
             was released after this copy was made.
     """
     sh.adopt(using.home(store).path, home_is_gone=home_is_gone, wait=using.wait)
-    return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
+    return Answer({"store": str(store), "status": "adopted"}, [f"{store} is ready for use"])
 
 
 def drop(

@@ -9,15 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from sparsehist.errors import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 MISSING = "—"
 _PIPED_WIDTH = 10_000  # width of piped output in characters, so that rows of tables do not wrap
@@ -33,7 +30,7 @@ class Answer:
     """The result of a command."""
 
     data: Mapping[str, Any]  # the object that --json prints
-    shown: Sequence[Any]  # lines of rich markup and tables, which are printed without --json
+    shown: Sequence[Any]  # lines of text and rich tables, which are printed without --json
     exit_code: int = 0  # exit code of the command; 0 means success
     complaint: str = ""  # error message, printed on stderr after `shown`
 
@@ -43,17 +40,21 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
     if as_json:  # print JSON as one line of ASCII
         sys.stdout.write(json.dumps(answer.data, default=str).replace("\x7f", "\\u007f") + "\n")
         return
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, emoji=False)
     for part in answer.shown:
-        console.print(printable(part, keep="\n") if isinstance(part, str) else part)
+        if isinstance(part, str):
+            sys.stdout.write(printable(part, keep="\n") + "\n")
+        else:
+            from rich.console import Console  # imported here, because most commands print no table
+
+            width = None if sys.stdout.isatty() else _PIPED_WIDTH
+            Console(width=width, highlight=False, emoji=False).print(part)
     if answer.complaint:
         print_error(answer.complaint)
 
 
 def print_error(message: str, kind: str = "error") -> None:
     """Print an error or a warning on stderr."""
-    console = Console(stderr=True, highlight=False, emoji=False)
-    console.print(Text.assemble((f"{kind}: ", "bold red"), printable(message, keep="\n\t")), soft_wrap=True)
+    sys.stderr.write(printable(f"{kind}: {message}\n", keep="\n\t"))
 
 
 def in_options(message: str) -> str:
@@ -71,14 +72,10 @@ def in_options(message: str) -> str:
     return _PARAMETER.sub(lambda match: option(match) if match[1] else match[0], message)
 
 
-def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
-    """Return a table of names and values, without borders."""
-    table = Table(box=None, show_header=False, padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(name, escape(printable(str(value))))
-    return table
+def parameter_lines(rows: Sequence[tuple[str, object]]) -> str:
+    """Return one line of text for each name and value, with the values aligned."""
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name:{width}}  {printable(str(value))}" for name, value in rows)
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], *, exact: bool = False, seldom: Sequence[str] = ()) -> Table:
@@ -86,6 +83,10 @@ def rows_table(rows: Sequence[Mapping[str, Any]], *, exact: bool = False, seldom
 
     Numbers are rounded unless `exact` is true. A column in `seldom` is omitted if all its values are null.
     """
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     columns = []
     for name in rows[0] if rows else ():

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import polars as pl
 from cyclopts import Parameter
-from rich.markup import escape
 
 import sparsehist as sh
 from sparsehist.cli.answer import MISSING, Answer, rows_table
@@ -59,21 +58,20 @@ def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> A
         | {name: each.metadata[name] for name in ("level", "std", "threshold")}
         for each in ordered
     ]
-    where = escape(str(directory))
     shown = [
-        "[bold]One log, one series, three releases out of order: public, partner, internal[/]\n",
+        "One log, one series, three releases out of order: public, partner, internal\n",
         "Log: visits of 37,711 people to areas of www.microsoft.com in one week of 1998 (CC BY 4.0).",
         f"Unit: a visitor. Key: an area. Domain: {_DOMAIN}, {series.declaration.domain.describe_size()}.",
         rows_table(rows.to_dicts()),
         f"{MISSING} means not published: the noisy count is at or below the threshold of the release.",
         rows_table(parameters),
         "Here, each release publishes one empty key on average (false_keys=1); the default is 0.01.",
-        f"\n[bold]Together they cost ρ = {cost}[/], as much as the finest; with independent noise, {independent}.",
+        f"\nTogether they cost ρ = {cost}, as much as the finest; with independent noise, {independent}.",
         "Releasing the same name again returns the same numbers, at no cost.\n",
-        f"Store (secret):      {where}/store",
-        f"Releases (public):   {where}: {', '.join(f'{each.name}.parquet' for each in releases)}",
-        f"Report for people:   sparsehist report {where}/store --out report.html",
-        f"Read one in Python:  sparsehist.read('{where}/public.parquet').frame",
+        f"Store (secret):      {directory}/store",
+        f"Releases (public):   {directory}: {', '.join(f'{each.name}.parquet' for each in releases)}",
+        f"Report for people:   sparsehist report {directory}/store --out report.html",
+        f"Read one in Python:  sparsehist.read('{directory}/public.parquet').frame",
     ]
     published = [{**each.metadata, "rows": len(each)} for each in releases]
     return Answer({"directory": str(directory), "cost": cost, "releases": published}, shown)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
-from rich.markup import escape
 
 import sparsehist as sh
-from sparsehist.cli.answer import Answer, in_options, parameters_table, rows_table
+from sparsehist.cli.answer import Answer, in_options, parameter_lines, rows_table
 from sparsehist.cli.options import DEFAULT, READ, ReadingOptions, SeriesName, StorePath, Using, arguments, options_of
 from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import DeclarationError, InputError
@@ -70,12 +69,12 @@ def create(
     status = "reused" if existed else "created"
     data = {"store": str(store), "series": name, "status": status, "declaration": declaration.as_json()}
     shown: list[Any] = [
-        f"[bold]{status} the series {name}[/] in {escape(str(store))}; nothing is published yet",
-        parameters_table(declaration_rows(declaration)),
+        f"{status} the series {name} in {store}; nothing is published yet",
+        parameter_lines(declaration_rows(declaration)),
     ]
     if len(warning := opened.ledger(series=name, full=True)["warning"].drop_nulls()):
         data["warning"] = warning[0]
-        shown.append(f"[bold]warning[/], population {declaration.population}: {escape(warning[0])}")
+        shown.append(f"warning, population {declaration.population}: {warning[0]}")
     return Answer(data, shown)
 
 
@@ -167,7 +166,7 @@ def check(
     if store is not None:
         with using.home(store).hold() as state:
             state.verify()
-        intact = f"{escape(str(store))} is intact: no file was changed"
+        intact = f"{store} is intact: no file was changed"
         return Answer({"store": str(store), "status": "intact"}, [intact])
     options = arguments(declared)
     if len(options.keys() - {"on_null", "on_outside"}) < 4:
@@ -177,7 +176,7 @@ def check(
     rules = sh.check_log(reading.files(log or ()), key_types=reading.types(), counting=reading.counting(), **options)
     rows = [row | {"outcome": in_options(row["outcome"])} for row in rules.to_dicts()]
     refused = any(row["outcome"].startswith("refused") for row in rows)
-    verdict = "[bold red]`create` would refuse this log[/]" if refused else "`create` would take this log"
+    verdict = "`create` would refuse this log" if refused else "`create` would take this log"
     shown = [rows_table(rows), f"{verdict}. The numbers are secret: they are for the owner of the log."]
     return Answer({"refused": refused, "rules": rows}, shown, exit_code=InputError.exit_code if refused else 0)
 
@@ -218,7 +217,7 @@ def max_keys(
         release_level=release_level, counting=reading.counting(), **arguments(declared),
     )  # fmt: skip
     shown = [
-        f"[bold]--max-keys {choice.max_keys} --bounding {choice.bounding}[/]; --json has the estimated errors",
+        f"--max-keys {choice.max_keys} --bounding {choice.bounding}; --json has the estimated errors",
         f"Level {choice.level} is spent, in the series {choice.keys} and {choice.profile}; later releases add to it.",
     ]
     return Answer(vars(choice) | {"estimates": choice.estimates.to_dicts()}, shown)
@@ -270,7 +269,7 @@ def keys(
     catalogue.write_parquet(out)
     data = {"keys": catalogue.size, "out": str(out), "level": level, "delta": delta}
     shown = [
-        f"{catalogue.size:,} keys found and written to {escape(str(out))}; level {level} is spent.",
-        f"As a domain: {escape(f'catalogue(file={str(out)!r})')}",
+        f"{catalogue.size:,} keys found and written to {out}; level {level} is spent.",
+        f"As a domain: catalogue(file={str(out)!r})",
     ]
     return Answer(data, shown)

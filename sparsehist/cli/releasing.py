@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import polars as pl
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.markup import escape
 
 import sparsehist as sh
-from sparsehist.cli.answer import Answer, parameters_table, rows_table
+from sparsehist.cli.answer import Answer, parameter_lines, rows_table
 from sparsehist.cli.options import (
     DEFAULT,
     LevelOptions,
@@ -38,9 +37,9 @@ _SHORT_NAMES = {
     "published_99": "99 %",
 }
 _ABOUT_LEVELS = """\
-[bold]By level[/], in units. 50, 95, 99 %: the true count from which a key is published with that probability.
+By level, in units. 50, 95, 99 %: the true count from which a key is published with that probability.
 adds: cost added to the population. epsilon: of the population afterwards, at delta 1e-6 (— if none holds)."""
-_ABOUT_COUNTS = "[bold]By true count[/]: the probability of publication, and the mean relative error if published."
+_ABOUT_COUNTS = "By true count: the probability of publication, and the mean relative error if published."
 _ABOUT_STRATEGIES = """\
 Nothing was released. std: square root of the mean variance of an answer, in units.
 ratio: mean variance over the least of all factorizations, for one key per unit."""
@@ -98,13 +97,13 @@ def release(
         except (StoreError, InputError) as problem:
             problem.args = (f"{problem}. The release is committed to the store: repeat the command to write it",)
             raise
-        where = f"written to {escape(str(out))}"
+        where = f"written to {out}"
     status = "repeated" if released.repeated else "released"
     data = {"release": name, "status": status, "rows": len(released), "out": out, "metadata": released.metadata}
     before = ", released before: nothing is spent" if released.repeated else ""
     shown: list[Any] = [
-        f"[bold]release {name}[/] of {series}: rows: {len(released):,}{before}",
-        parameters_table(release_rows(read_metadata(released.metadata))),
+        f"release {name} of {series}: rows: {len(released):,}{before}",
+        parameter_lines(release_rows(read_metadata(released.metadata))),
     ]
     if head:
         data["head"] = rows = released.frame.head(head).to_dicts()
@@ -178,4 +177,4 @@ def _shown(plan: sh.Plan) -> Iterator[Any]:
     cells = plan.counts.select("count", "level", cell=pl.format("{} %, ± {} %", *percent))
     yield _ABOUT_COUNTS
     yield rows_table(cells.pivot("level", index="count", values="cell").to_dicts())
-    yield from (f"level {row['level']} would be refused: {escape(row['refused'])}" for row in rows if row["refused"])
+    yield from (f"level {row['level']} would be refused: {row['refused']}" for row in rows if row["refused"])

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.markup import escape
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, print_answer, print_error, rows_table
@@ -187,7 +186,7 @@ def _as_data(outcome: Outcome) -> dict[str, Any]:
 
 def _as_shown(outcome: Outcome) -> Iterator[Any]:
     if outcome.message:
-        yield escape(f"line {outcome.line}: {outcome.message}")
+        yield f"line {outcome.line}: {outcome.message}"
     if outcome.frame is None or outcome.release is not None:
         return
     rows = outcome.frame.head(MOST_ROWS).to_dicts()

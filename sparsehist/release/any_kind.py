@@ -1,24 +1,20 @@
-"""Make releases of any kind (cells, workloads or running counts), and plan releases of cells and running counts."""
+"""Make releases of any kind: cells, workloads or running counts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name
 from sparsehist.errors import DeclarationError, of_kind
-from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import cell_round, pipeline
-from sparsehist.release.cell_parameters import CellRequest, cell_metadata, measure_sums, requested
+from sparsehist.release.cell_parameters import measure_sums, requested
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request, level_fields
-from sparsehist.release.planning import COUNTS, Plan, Planner, checked_levels
 from sparsehist.release.release_files import check_target
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
@@ -69,40 +65,6 @@ def request_of(
     number = None if step is None else declaration.steps.step_of(step)
     request = running_round.RunningRequest(**vars(cells), step=number)
     return request, lambda locked, _: running_round.RunningPath(locked)
-
-
-def plan(
-    home: Home,
-    declaration: Declaration,
-    series_id: str,
-    levels: Any = None,
-    *,
-    epsilon: Level | None = None,
-    delta: Level | None = None,
-    counts: Sequence[int] = COUNTS,
-    shows: int | None = None,
-    probability: float = 0.95,
-    equal: int | None = None,
-    **parameters: Any,
-) -> Plan:
-    """Plan releases of cells, or of one step of a running series; see `Series.plan`."""
-    if declaration.steps is not None and parameters.get("step") is None:
-        raise DeclarationError(
-            f"{declaration.name!r} is a running series: give step=, the step to plan", parameter="step"
-        )
-    request = of_kind(request_of(declaration, "plan", **parameters)[0], CellRequest)
-    with home.hold() as state:
-        record, ledger = home.find(state, declaration.name, series_id), Ledger.of(state)
-        public: Any = cell_metadata
-        past: Any = state.past
-        if declaration.steps is not None:
-            from sparsehist.release import running_round
-
-            public, past = running_round.running_metadata, state.past_points
-        metadata = partial(public, declaration, past=past(record.path_id))
-    planner = Planner(ledger, series_id, declaration, request, metadata)
-    candidates = checked_levels(levels, epsilon, delta)
-    return planner.plan(counts, levels=candidates, shows=shows, probability=probability, equal=equal)
 
 
 def release(

@@ -17,7 +17,7 @@ from sparsehist.declaration.declaration import NoiseChoice, domain_of
 from sparsehist.domain import Domain
 from sparsehist.domain.base import GREATEST_SIZE
 from sparsehist.domain.unread import UnreadDomain
-from sparsehist.errors import DeclarationError, LevelError, RefusedError, read_each, shown
+from sparsehist.errors import DeclarationError, LevelError, RefusedError, of_kind, read_each, shown
 from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Limits, budget_within
@@ -31,7 +31,9 @@ from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE, RENYI_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import rounded_down
+from sparsehist.release.any_kind import request_of
 from sparsehist.release.cell_parameters import LARGEST_COUNT, CellRequest, cell_metadata, requested, sums_published
+from sparsehist.release.home import Home
 from sparsehist.release.metadata import CellMetadata, level_fields
 from sparsehist.release.pipeline import prepared
 
@@ -284,3 +286,37 @@ def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
         adds, currency = f"{after.rho - before.rho:.6g}", "rho"
     epsilon = finite_or_none(guarantee(after, DEFAULT_DELTA))
     return {"adds": adds, "currency": currency, "population_epsilon": epsilon, "refused": refused}
+
+
+def plan_releases(
+    home: Home,
+    declaration: Declaration,
+    series_id: str,
+    levels: Any = None,
+    *,
+    epsilon: Level | None = None,
+    delta: Level | None = None,
+    counts: Sequence[int] = COUNTS,
+    shows: int | None = None,
+    probability: float = 0.95,
+    equal: int | None = None,
+    **parameters: Any,
+) -> Plan:
+    """Plan releases of cells, or of one step of a running series; see `Series.plan`."""
+    if declaration.steps is not None and parameters.get("step") is None:
+        raise DeclarationError(
+            f"{declaration.name!r} is a running series: give step=, the step to plan", parameter="step"
+        )
+    request = of_kind(request_of(declaration, "plan", **parameters)[0], CellRequest)
+    with home.hold() as state:
+        record, ledger = home.find(state, declaration.name, series_id), Ledger.of(state)
+        public: Any = cell_metadata
+        past: Any = state.past
+        if declaration.steps is not None:
+            from sparsehist.release import running_round
+
+            public, past = running_round.running_metadata, state.past_points
+        metadata = partial(public, declaration, past=past(record.path_id))
+    planner = Planner(ledger, series_id, declaration, request, metadata)
+    candidates = checked_levels(levels, epsilon, delta)
+    return planner.plan(counts, levels=candidates, shows=shows, probability=probability, equal=equal)

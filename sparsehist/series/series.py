@@ -24,7 +24,7 @@ from sparsehist.release.limits import raise_cap
 from sparsehist.release.metadata import declaration_rows
 from sparsehist.release.periods import names_of_period, periods_of
 from sparsehist.release.pipeline import RELEASES, rows_of_releases
-from sparsehist.release.planning import COUNTS, LEVELS, Plan, checked_levels
+from sparsehist.release.planning import COUNTS, LEVELS, Plan, checked_levels, plan_releases
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.store import SeriesRecord, State
@@ -213,7 +213,7 @@ class CountedSeries(DeclaredSeries):
             >>> planned.levels.select("level", "adds", "currency").rows()
             [('0.1', '0', 'rho'), ('0.7', '0.2', 'rho')]
         """
-        return any_kind.plan(
+        return plan_releases(
             self.store, self.declaration, self.series_id, levels, step=step, epsilon=epsilon, delta=delta,
             false_keys=false_keys, threshold=threshold, open_delta=open_delta, measures=measures,
             counts=counts, shows=shows, probability=probability, equal=equal,

@@ -37,6 +37,7 @@ from sparsehist.release.limits import set_budget
 from sparsehist.release.metadata import declaration_rows
 from sparsehist.release.periods import append_period, declare_periods, drop
 from sparsehist.release.pipeline import RELEASES, rows_of_releases
+from sparsehist.release.planning import plan_releases
 from sparsehist.release.releases import AnyRelease
 from sparsehist.release.steps import append_step
 from sparsehist.release.stored_declaration import declaration_of
@@ -255,7 +256,7 @@ class Session:
             record = store.find(state, statement.values["series"])
         series = (store, declaration_of(record), record.series_id)
         if "workload" not in values:
-            return statement.outcome("planned; nothing is spent", any_kind.plan(*series, levels, **values).levels)
+            return statement.outcome("planned; nothing is spent", plan_releases(*series, levels, **values).levels)
         from sparsehist.release.workload_round import planned_strategies  # imported here, as only workloads need it
 
         planned = planned_strategies(*series, values["workload"], levels)

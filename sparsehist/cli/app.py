@@ -39,7 +39,7 @@ _COMMANDS = (
     ("releasing:release", "Release a series at a level, or write an existing release to a file."),
     ("making:check", "Show what create would refuse, omit or cut; or check the files of a store."),
     ("making:choose", "Choose max_keys or find keys, privately."),
-    ("releasing:plan", "Show what releases would publish and cost, without releasing anything."),
+    ("planning:plan", "Show what releases would publish and cost, without releasing anything."),
     ("accounts:show", "Show the series of a store and their releases."),
     ("accounts:ledger", "Show the costs of all releases, the limits on them, and what remains."),
     ("accounts:limit", "Set a budget, raise a cap, or declare populations disjoint."),

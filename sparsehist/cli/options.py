@@ -17,6 +17,14 @@ from sparsehist.release.home import MEMORY, Home
 
 StorePath = Annotated[Path, Parameter(help="Directory of the store.")]
 SeriesName = Annotated[str, Parameter(help="Name of the series.")]
+Workload = Annotated[
+    str | None,
+    Parameter(
+        help="Release sums over keys: prefix(), ranges(), \"ranges(keys=[('2024-01-01', '2024-01-31')])\", "
+        "identity(), total(), marginals(k=2), \"marginals([['country'], ['country', 'day']])\", kronecker(…, …), "
+        "union(…, …)."
+    ),
+]
 
 
 @Parameter(name="*")

@@ -6,19 +6,23 @@ Terminals and notebooks show metadata as a table with the columns name and value
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
 from typing import Any, ClassVar
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import rows as parameter_rows
-from sparsehist.errors import DeclarationError, InputError, LevelError, raise_alone
+from sparsehist.errors import DeclarationError, InputError, LevelError, raise_alone, read_each
 from sparsehist.ledger.spent import PathName
 from sparsehist.noise import Family, Gaussian
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import in_prose
+
+Levels = Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None
+LEVELS = ("0.001", "0.01", "0.1", "1")
+"""Candidate levels of a plan, by default."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,24 @@ def level_fields(
         level = EpsilonDelta(epsilon, 0 if delta is None else delta)
     read = None if level is None else level_or_goal(level)
     return {"level": None, "goal": read} if isinstance(read, EpsilonDelta) else {"level": read, "goal": None}
+
+
+def checked_levels(
+    levels: Levels, epsilon: Level | None = None, delta: Level | None = None
+) -> list[Fraction | EpsilonDelta]:
+    """Check the candidate levels of a plan. Return a list of them without duplicates, which may be empty.
+
+    A candidate is a level or an (epsilon, delta) pair; `epsilon` and `delta` together give one candidate.
+    """
+    if epsilon is not None or delta is not None:
+        return [level_fields(levels, epsilon, delta)["goal"]]  # type: ignore[arg-type]
+    if levels is None:
+        return []
+    rule = "a positive, finite number (such as 0.1, '1/3' or 2)"
+    exact = list(dict.fromkeys(read_each("levels", levels, level_or_goal, rule)))
+    if not exact:
+        raise DeclarationError("plan needs at least one level")
+    return exact
 
 
 def check_std(std: float, least: float, largest: float, unit: str, where: str = "") -> None:

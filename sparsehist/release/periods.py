@@ -36,7 +36,8 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata
 from sparsehist.release.creation import counted_into
 from sparsehist.release.home import Home
-from sparsehist.release.planning import Plan, Planner, checked_levels
+from sparsehist.release.metadata import checked_levels
+from sparsehist.release.planning import Plan, Planner
 from sparsehist.release.steps import as_bytes, comparable_units, kind_of_all, read_frame
 from sparsehist.release.stored_declaration import check_equal_declaration, declaration_of
 from sparsehist.store import RegisteredFile, SeriesRecord, State, ensure_store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -29,17 +29,15 @@ from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.composition import PURE
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE, RENYI_ROUTE
-from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.privacy.levels import rounded_down
 from sparsehist.release.any_kind import request_of
 from sparsehist.release.cell_parameters import LARGEST_COUNT, CellRequest, cell_metadata, requested, sums_published
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import CellMetadata, level_fields
+from sparsehist.release.metadata import LEVELS, CellMetadata, Levels, checked_levels, level_fields
 from sparsehist.release.pipeline import prepared
 
-Levels = Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None
 PROBABILITIES = (0.5, 0.95, 0.99)
-LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_EQUAL = 100_000
 # A search for a level tries values of ln(level) from -_WIDEST to _WIDEST. It stops when ln(level) is known up to an
@@ -153,24 +151,6 @@ def _domain_of(d: int | None, domain: object) -> Domain:
     if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= GREATEST_SIZE:
         raise DeclarationError(f"d must be a whole number of cells from 1 to 10**4000, got {shown(d)}")
     return UnreadDomain(f"{d} cells", size=d)
-
-
-def checked_levels(
-    levels: Levels, epsilon: Level | None = None, delta: Level | None = None
-) -> list[Fraction | EpsilonDelta]:
-    """Check the candidate levels of a plan. Return a list of them without duplicates, which may be empty.
-
-    A candidate is a level or an (epsilon, delta) pair; `epsilon` and `delta` together give one candidate.
-    """
-    if epsilon is not None or delta is not None:
-        return [level_fields(levels, epsilon, delta)["goal"]]  # type: ignore[arg-type]
-    if levels is None:
-        return []
-    rule = "a positive, finite number (such as 0.1, '1/3' or 2)"
-    exact = list(dict.fromkeys(read_each("levels", levels, level_or_goal, rule)))
-    if not exact:
-        raise DeclarationError("plan needs at least one level")
-    return exact
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,16 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import Request, WorkloadMetadata, check_std, read_metadata
+from sparsehist.release.metadata import (
+    LEVELS,
+    Levels,
+    Request,
+    WorkloadMetadata,
+    check_std,
+    checked_levels,
+    read_metadata,
+)
 from sparsehist.release.pipeline import AUTO, LockedSeries, NoisePath, ledger_for, level_for
-from sparsehist.release.planning import LEVELS, Levels, checked_levels
 from sparsehist.release.releases import as_keys
 from sparsehist.store import NewRound
 from sparsehist.store.private_files import verified

@@ -21,10 +21,10 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import any_kind, periods, steps
 from sparsehist.release.cell_parameters import measure_sums, requested
 from sparsehist.release.limits import raise_cap
-from sparsehist.release.metadata import declaration_rows
+from sparsehist.release.metadata import LEVELS, checked_levels, declaration_rows
 from sparsehist.release.periods import names_of_period, periods_of
 from sparsehist.release.pipeline import RELEASES, rows_of_releases
-from sparsehist.release.planning import COUNTS, LEVELS, Plan, checked_levels, plan_releases
+from sparsehist.release.planning import COUNTS, Plan, plan_releases
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.store import SeriesRecord, State

@@ -177,7 +177,7 @@ class Domain(abc.ABC):
         Args:
             text: For example ``strings(max_bytes=32)`` or
                 ``product(country=catalogue('DE', 'US'), n=integers(9))``.
-            files: Dict from the SHA-256 of a catalogue to the path of a copy, which is read instead of its file.
+            files: Dict from the SHA-256 of a catalogue to the path of a copy to read instead of the original file.
 
         Raises:
             DomainError: If the text is not a domain; the message says what to write.

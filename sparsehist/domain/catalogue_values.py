@@ -29,7 +29,7 @@ def read_values(values: Iterable[Any] | pl.Series, kind: str | None) -> pl.Serie
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     kinds = {type(value).__name__ for value in listed if value is not None}
     mixed = DomainError(f"{_ONE_TYPE} and within 64 bits; got values of type {', '.join(sorted(kinds))}")
-    if "bool" in kinds and len(kinds) > 1:  # otherwise, Polars would silently convert the booleans to integers
+    if "bool" in kinds and len(kinds) > 1:  # Polars would silently convert booleans to integers
         raise mixed
     try:
         return check_series(pl.Series(listed, strict=True), kind)
@@ -133,7 +133,7 @@ def _recognised(text: pl.Series) -> pl.Series:
 
 
 def _from_text(text: pl.Series, kind: str) -> pl.Series:
-    """Parse strings as the type named `kind`. Strings not in its canonical spelling, such as 007, become null."""
+    """Parse strings as the type named `kind`. Strings that are not spelled canonically, such as 007, become null."""
     if kind == "boolean":
         return text.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
     if kind == "date":

@@ -1,4 +1,4 @@
-"""Draw uniformly from the cells of a domain that are not yet taken, without listing the domain."""
+"""Draw uniformly from the cells of a domain outside a given set of taken cells, without listing the domain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def draw_free(
     taken_keys: Callable[[], pl.DataFrame],
     rng: np.random.Generator,
 ) -> pl.DataFrame:
-    """Draw n distinct cells that are not taken, uniformly over all ordered samples; return a frame of keys.
+    """Draw n distinct cells, in random order, uniformly from all cells that are not `taken`; return a frame of keys.
 
     If the taken and the new cells make up at most half of the domain, use rejection sampling, with at most two draws
     per new cell on average. Otherwise, number the free cells and draw distinct numbers.

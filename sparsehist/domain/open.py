@@ -29,8 +29,8 @@ class Open(Domain, example="open(delta='1e-6')"):
     """All possible keys of the declared types, without a bound on their number.
 
     Only keys that some unit touched are published. If only one unit touched a published key, the key reveals that
-    unit. `delta` bounds the probability of this over all releases of the series together. It is the δ∞ of the
-    guarantee and determines the thresholds. There are no false keys.
+    unit. `delta` bounds the probability that any release of the series publishes such a key: it is the δ∞ of the
+    guarantee, and determines the thresholds. There are no false keys.
 
     Args:
         columns: Type of each key column: "string", "integer" (64 bits) or "date"; by default one column of strings.

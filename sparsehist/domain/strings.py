@@ -1,6 +1,6 @@
 """The `Strings` domain: all strings up to a given length, with any characters or with those of an alphabet.
 
-A character has length 1, or its number of UTF-8 bytes if `max_bytes` is given. Let a_c be the number of characters of
+The length of a character is 1, or its number of UTF-8 bytes with `max_bytes`. Let a_c be the number of characters of
 length c, and W(r) the number of strings of length r. Then W(0) = 1 and W(r) = Σ_c a_c·W(r − c). Strings are sorted
 by length, then code points, and numbered from 0. To draw a uniform string, draw its number, which may exceed 64 bits.
 """
@@ -165,7 +165,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 class _Group(NamedTuple):
-    """All characters whose length is `cost`: how many there are, and the rank of the first one in the alphabet."""
+    """The characters of length `cost`: how many there are, and how many characters of the alphabet are shorter."""
 
     cost: int
     size: int

@@ -18,9 +18,9 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
 # Largest number of cells that a round may draw from one group of cells with equal counts.
-# Only groups of empty cells can exceed this limit, so the ThresholdError for them reveals no secret counts.
+# A ThresholdError about too many cells reveals no secret counts, because only groups of empty cells are so large.
 MOST_SUCCESSES = 2.0**31
-# If n exceeds the first number and p is below the second, draw a Poisson number (total variation error 2.4e-13).
+# If n > _MANY_TRIALS and p < _RARE, a Poisson number replaces Binomial(n, p) (total variation error 2.4e-13).
 _MANY_TRIALS, _RARE = 1e15, 1e-12
 _LARGE_MEAN = 64.0  # below this mean, draw by inversion; otherwise, from a table of probabilities
 _FARTHEST = 512  # a binomial draw whose mean is below _LARGE_MEAN exceeds this limit with probability below e**-300

@@ -1,5 +1,6 @@
-"""The dense mechanism, which draws noise for every cell. Its releases are distributed like those of sparse rounds.
+"""The dense mechanism, which draws noise for every cell and publishes the cells above the threshold.
 
+Its releases are distributed like those of sparse rounds, which draw only a few cells.
 Papers: [ARNP Lemma 5.3, Alg. 3, Lemma 5.4, Lemma A.1, Lemma A.2].
 """
 
@@ -73,7 +74,7 @@ def release_dense(
 def noise_at_level(
     family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
-    """Return the noise at `level` from `neighbours`, or draw it, given the noise at other levels."""
+    """Return the noise at `level` if it is in `neighbours`; otherwise, draw it given the noise in `neighbours`."""
     if level in neighbours:
         return neighbours[level]
     coarser = max((known for known in neighbours if known < level), default=None)

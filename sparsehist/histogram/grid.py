@@ -26,7 +26,7 @@ _NEAR = Fraction(1, 10**5)
 
 
 def grid_step(std: float) -> float:
-    """Return the grid step for this standard deviation, in counts: min(1, 2**(floor(log2(std)) - 4))."""
+    """Return the grid step, in counts, for noise of this standard deviation: min(1, 2**(floor(log2(std)) - 4))."""
     exponent = math.frexp(std)[1] - 1
     return min(1.0, math.ldexp(1.0, exponent - _BITS_BELOW_STD))
 

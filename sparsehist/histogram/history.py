@@ -24,7 +24,7 @@ from sparsehist.privacy.levels import Level, as_level, compared, level_float
 from sparsehist.typing import BoolArray, FloatArray, IntArray, float_array
 
 RAREST = 3.0
-# One probability bound may cover the history at levels within 1 % of each other. For other levels, it is too loose.
+# Only levels within 1 % of each other may share a probability bound: for others, a common bound would be too loose.
 _STEP = math.log(1.01)
 
 
@@ -57,9 +57,9 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 
 
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
-    """Return an upper bound on -ln P[a cell of this count was never published], for each count; it may be infinite.
+    """Return for each count an upper bound, perhaps infinite, on -ln P[a cell of this count was never published].
 
-    Levels within 1 % of each other get one common bound if it is tighter: because increments are symmetric or
+    Levels within 1 % of each other share a bound if this gives a tighter result: because increments are symmetric or
     nonnegative, P[noise > t at any of these levels] <= 2 P[noise > t at the coarsest level] (Lévy's inequality).
     """
     if not history.levels:
@@ -94,7 +94,7 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> Bo
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """Return the smallest of these counts whose rarity exceeds `RAREST`, or infinity if there is none."""
+    """Return the smallest of `counts` whose history is improbable (rarity above `RAREST`), or infinity if none is."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -106,7 +106,7 @@ def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
-    """Return whether the last of the releases (level, effective threshold) must draw all empty cells explicitly."""
+    """Return whether the round for the last release in `releases` must draw all empty cells explicitly."""
     return float(rarity(family, history_of(releases), np.zeros(1))[0]) > RAREST
 
 

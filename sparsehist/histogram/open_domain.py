@@ -1,8 +1,8 @@
 """The cost of an open domain: the probability that any release publishes a key that only one unit has.
 
-Suppose that l keys belong to one unit only, and that this unit adds r to the count of each. A release publishes at
-least one of these keys with probability 1 - P[Z <= threshold - r]**l. The sum of this probability over all release
-points (step and level), for the worst r and l, bounds the delta of all releases, even if they are adaptive.
+Suppose that only one unit has l keys, and that it adds r parts to the count of each key. A release publishes at least
+one of these keys with probability 1 - P[Z <= threshold - r]**l. The sum of these probabilities over all release
+points (step and level), for the worst r and l, bounds the delta of all releases, even if their levels are adaptive.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Point = tuple[int, Fraction]  # a release point: a step (0 for a series without 
 
 
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
-    """Return, for each (r, l) in `touched`, the probability that a release publishes a key that only one unit has.
+    """Return the probabilities that a release publishes at least one of l keys that only one unit has.
 
-    The probability is for a unit that has l keys that no other unit has, and adds r to the count of each of them.
+    There is one probability for each pair (r, l) in `touched`: the unit adds r parts to the count of each of l keys.
     """
     added, keys = np.array(touched, np.float64).T
     hidden = keys * family.log_cdf(threshold - added, level)
@@ -78,7 +78,7 @@ class OpenBudget:
         step = published_step(family, level)
 
         def alone(pair: tuple[int, int], allowed: Fraction) -> float:
-            """Return a threshold at which, with probability `allowed`, releases publish a key of only one unit."""
+            """Return a threshold for which the `exposure` of this pair (r, l) is the probability `allowed`."""
             added, keys = pair
             chance = -math.expm1(math.log1p(-min(float(allowed), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))

@@ -42,17 +42,17 @@ from sparsehist.typing import (
     whole_number,
 )
 
-# Number of cells to draw at once. Each of them temporarily needs about 8 bytes per level of its history.
+# Number of cells to draw at once. A cell temporarily needs about 8 bytes per level of its history.
 _BATCH = 1 << 19
-# If there are few cells, draw several paths per cell in one call, because a call takes longer than its draws.
+# If there are few cells, draw several paths per cell at once: one call with more draws is faster than several calls.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 # A batch of cells: their noise paths, their groups, and whether each noisy count exceeds the new threshold.
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]
-# One try per cell: whether the cell needs no further try, whether the cell is accepted, and its noise path.
+# One try for each cell: whether the try accepts or rejects the cell, whether it accepts the cell, and its noise path.
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]
-# A function of plain noise, upper noise and candidates' indices. It extends the noise to past levels, and returns
-# which of the paths fit the history, shape (2, candidates), and the upper paths.
+# A function that extends the plain and the upper noise of candidates, given with their indices, to past levels.
+# Results of the function: whether plain and upper paths fit the history, shape (2, candidates), and the upper paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
@@ -123,7 +123,7 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # The last round drew all cells with rarity above RAREST. Rounding differs between machines: allow 1e-9 more.
+    # Earlier rounds drew all cells with rarity above RAREST; 1e-9 allows for rounding that differs between machines.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
             "the history of a group of untracked cells is too improbable: an earlier round should have drawn all "
@@ -237,7 +237,7 @@ def race(
     *,
     rng: Generator,
 ) -> BoolArray:
-    """Draw the coupled noise paths of each candidate until it is accepted or rejected. Return which are accepted.
+    """Draw coupled noise paths for each candidate until it is accepted or rejected. Return whether each is accepted.
 
     At the new level, upper noise exceeds `margins` (threshold - count of each candidate); `log_exceed` is
     ln P[Z > margin]. `carry` extends noise from this level to past levels. The upper paths of accepted candidates are
@@ -276,7 +276,7 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
 
 
 def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
-    """Try until each cell is accepted or rejected. Write noise to `paths`. Return which cells are accepted."""
+    """Draw noise until each cell is accepted or rejected. Write the noise to `paths`. Return which are accepted."""
     won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
     tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
     while pending.size:

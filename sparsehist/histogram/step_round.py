@@ -90,7 +90,7 @@ class PointHistory:
 class StepRound(NamedTuple):
     """The secret noise of previously tracked cells at the new release point, and the newly tracked cells.
 
-    In `cells`, -1 stands for an untracked cell that is empty at all steps; the caller draws it uniformly from these.
+    In `cells`, -1 stands for an untracked cell that is empty at all steps; the caller chooses the cell uniformly.
     """
 
     tracked: FloatArray  # shape (t,)
@@ -116,7 +116,7 @@ def draw_step_round(
 
     `tracked`, shape (m, t), is the noise of tracked cells at the m points of `past`. For the n untracked keys that
     some unit touches, `counts` and `largest`, of shape (n,), are the counts at the step of `point` and at the last
-    step; `counts_at` returns the counts at all released steps. `n_empty` more keys are always empty.
+    step; `counts_at` returns the counts at all released steps. `n_empty` other keys are empty at all steps.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)
@@ -159,7 +159,7 @@ def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -
 def _candidates(
     family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Draw for each key whether count + noise exceeds the threshold. Return the indices of keys that exceed it."""
+    """Draw for each key whether count + noise exceeds the threshold. Return the indices of keys for which it does."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:

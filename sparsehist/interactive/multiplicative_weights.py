@@ -58,7 +58,7 @@ class Weighing:
 
     Args:
         cells: Size of the domain; from 2 to 10**7.
-        mass: Sum of all counts, public or already released. It may be None if `measured`, but `start` needs it.
+        mass: Sum of all counts, public or already released. If `measured`, it may be None until `start` is called.
         level: Cost of the whole session.
         accuracy: Bound on the error of answers, as a fraction of the mass. The property `alpha` is a quarter of it.
         sensitivity: The most that one unit can change a true answer; for a series, this is max_keys.
@@ -132,7 +132,7 @@ class Weighing:
         level = as_level(self.level)
         if self.currency == PURE:
             return level / (self.updates + (_WATCH if self.measured else 0))
-        low = high = float(level) / (self.updates + 1)  # the cost at this epsilon is at most the level
+        low = high = float(level) / (self.updates + 1)  # with this epsilon, the session costs at most its level
         while self._rho(Fraction(high)) <= level:
             high *= 2
         found = rounded_down(Fraction(root(lambda each: float(self._rho(Fraction(each)) - level), low, high)))
@@ -146,12 +146,12 @@ class Weighing:
 
     @property
     def epsilon(self) -> Fraction:
-        """Epsilon of the session: the sum of `levels` for each update, plus `levels[0]` if the mass is measured."""
+        """Epsilon of the session: the sum of both `levels` per update, plus `levels[0]` if the mass is measured."""
         return self._each * (self.updates + (_WATCH if self.measured else 0))
 
     @property
     def rho(self) -> float:
-        """Rho of the session: the sum that `epsilon` describes, with e * tanh(e / 2) instead of each term e."""
+        """Rho of the session: the sum of e * tanh(e / 2) over the epsilons e that add up to `epsilon`."""
         return float(self._rho(self._each))
 
     @property
@@ -164,7 +164,7 @@ class Weighing:
         return DiscreteLaplace(sensitivity=scale * self.sensitivity)
 
     def start(self, counts: ArrayLike, release: ArrayLike | None = None, *, rng: Generator) -> MultiplicativeWeights:
-        """Start a session. This spends the level of the whole session, whatever is asked later.
+        """Start a session. The level of the whole session is used up at once, whatever is asked later.
 
         Args:
             counts: True counts of all cells, non-negative integers; shape (cells,). Secret.
@@ -190,7 +190,7 @@ class Weighing:
         """Bound the probability that at least one of the answers to this many queries is off by more than `error`.
 
         The bound holds if the declared mass is correct and not all updates are used up. Rounding to integers changes
-        the noise of the threshold and of a count by at most 1 each, so the bound reserves two counts of the error.
+        the noise of the threshold and of a count by at most 1 each, so the bound allows 2 counts less for the noise.
         """
         watch, answer = map(float, self.levels)
         wide, narrow, fresh = 4 * self.sensitivity / watch, 2 * self.sensitivity / watch, self.sensitivity / answer
@@ -224,7 +224,7 @@ def verdict(
 
 
 def pull(query: FloatArray, *, high: bool) -> FloatArray:
-    """Return 1 where an update decreases estimates (in the query's cells if `high`, else in all others), else 0."""
+    """Return 1 for cells whose estimates decrease (the query's cells if `high`, else all others), 0 for the rest."""
     return query if high else 1.0 - query
 
 

@@ -1,8 +1,8 @@
 """The sparse vector technique: answer whether counts reach a threshold. Only positive answers cost privacy.
 
-A trigger is a positive answer. The noise of the threshold has scale sensitivity / eps_1 and is drawn again after each
-trigger. The noise of a query has scale 2 * sensitivity / eps_2, or half of this if queries are monotone. Without
-threshold noise, negative answers would cost privacy too.
+A trigger is a positive answer, and costs eps_1 + eps_2. The noise of the threshold has scale sensitivity / eps_1 and
+is drawn again after each trigger. The noise of a query has scale 2 * sensitivity / eps_2, or half of this scale if
+queries are monotone. Without threshold noise, negative answers would cost privacy too.
 
 Source: Dwork, Naor, Reingold, Rothblum and Vadhan 2009; Lyu, Su and Li 2017, Algorithm 1, with fresh threshold noise
 after each trigger; it replaces the noisy checker of [Interactive section 3]. Papers: [Interactive section 1].
@@ -21,7 +21,7 @@ from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import Generator
 
-# Default of eps_1 / (eps_1 + eps_2). The ratio eps_1 : eps_2 = 1 : 2^(2/3) minimises the variance of a comparison.
+# The default share of the level for threshold noise, 1 / (1 + 2^(2/3)), minimises the variance of a comparison.
 _SHARE = Fraction("0.3865")
 
 
@@ -80,7 +80,7 @@ class SparseVector:
         return each * self.share, each * (1 - self.share)
 
     def start(self, *, rng: Generator) -> AboveThreshold:
-        """Draw the noise of the threshold and return the first state. This spends the level of all answers."""
+        """Draw the noise of the threshold and return the first state. The level of all answers is used up at once."""
         return AboveThreshold(self, self.triggers, self._noisy_threshold(rng=rng))
 
     def _noisy_threshold(self, *, rng: Generator) -> int:

@@ -1,11 +1,11 @@
 """Discrete Laplace noise: exact draws of integer noise that gives pure differential privacy.
 
-P[Z = x] is proportional to a^|x|, where a = e^(-epsilon / sensitivity). With v = 2a/(1-a)^2, the characteristic
-function is 1 / (1 + v (1 - cos t)). So coarse noise is fine noise plus an independent increment, which is 0 with
-probability v_fine / v_coarse and otherwise distributed as coarse noise. `refine` and `between` use Bayes' rule.
+P[Z = x] is proportional to a^|x|, where a = e^(-epsilon / sensitivity). The variance is v = 2a/(1-a)^2, and the
+characteristic function is 1 / (1 + v (1 - cos t)). So coarse noise is fine noise plus an independent increment, which
+is 0 with probability v_fine / v_coarse and otherwise distributed as coarse noise.
 
 Source: Inusah and Kozubowski 2006 (the distribution); Ghosh, Roughgarden and Sundararajan 2009 (its privacy); refine
-and between are our own derivation, after [KHP Alg. 1] for Laplace noise. Papers: [ARNP Def. D.5, Lemma D.6].
+and between follow by Bayes' rule (our own derivation, after [KHP Alg. 1]). Papers: [ARNP Def. D.5, Lemma D.6].
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_array, float_entries, whole_number
 
-_SLOWEST = Fraction(1, 2**40)  # the smallest allowed rate; at this rate, P[noise > 2**62] is below e^-4,000,000
+_SLOWEST = Fraction(1, 2**40)  # the smallest allowed epsilon / sensitivity: P[noise > 2**62] stays below e^-4,000,000
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Family):
     """Discrete Laplace noise for integer vectors: a release at level epsilon satisfies epsilon-DP.
 
-    Draws are exact at every rational level, because no probability is rounded. The only exception is noise above
-    2**62 in absolute value, which is cut off there; its probability is below e^-4,000,000. Releases of sparse
-    histograms also use tail probabilities, which are doubles. Therefore these releases state a slack.
+    Draws are exact at every rational level, because no probability is rounded. The only exception: noise beyond
+    2**62 or -2**62 is replaced by this bound, with a probability below e^-4,000,000. Releases of sparse histograms
+    also use tail probabilities, which are doubles. Therefore these releases state a slack.
 
     Args:
         sensitivity: L1 sensitivity of the counts: an integer, a fraction, or a float (read as its shortest decimal).
@@ -59,7 +59,7 @@ class DiscreteLaplace(Family):
         checked_sensitivity(self.sensitivity)
 
     def rate(self, level: Level) -> Fraction:
-        """Return epsilon / sensitivity. Raise LevelError if noise at this level might exceed 64-bit integers."""
+        """Return epsilon / sensitivity. Raise LevelError if the level is too low for 64-bit integer noise."""
         rate = as_level(level) / as_level(self.sensitivity)
         if rate < _SLOWEST:
             least = float(_SLOWEST * as_level(self.sensitivity))
@@ -125,8 +125,8 @@ class DiscreteLaplace(Family):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
         size = whole_number("size", size)
         least = _clipped(np.floor(float_entries("threshold", threshold, size))) + 1
-        # Noise above a threshold >= 0 is the next integer plus a geometric number. For thresholds below 0, use
-        # rejection sampling, which accepts at least half of the draws.
+        # Noise above a threshold >= 0 is the first integer above the threshold, plus a geometric number.
+        # For a threshold below 0, draw noise until it exceeds the threshold, as at least half of the draws do.
         noise = np.maximum(least, 0) + draw(_geometric(self.rate(level)), size, rng=rng)
         pending = np.flatnonzero(least < 0)
         while pending.size:
@@ -154,16 +154,16 @@ def _bridge_size(fine: Fraction, coarse: Fraction) -> Tail:
 
 
 def _stay(fine: Fraction, coarse: Fraction) -> Interval:
-    """Return v_fine / v_coarse, the probability that noise does not jump between two levels; v = 2a/(1-a)^2."""
+    """Return v_fine / v_coarse, the probability of no increment between fine and coarse noise; v is the variance."""
     return decay(fine - coarse) * ((1 - decay(coarse)) / (1 - decay(fine))) ** 2
 
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return two distributions, given coarse noise x >= 0: of fine noise y limited to [0, x], and of the excess of y.
+    """Return distributions for coarse noise x >= 0: of fine noise y in [0, x], and of the distance of y from [0, x].
 
-    Let r = a_fine / a_coarse and q = P[y < 0]. Then P[y > k] = (1 - q) r^(k+1) for 0 <= k < x. For all k >= 0,
-    P[y > x + k] = q * r^x * (a_fine a_coarse)^k and P[y < -k] = q * (a_fine a_coarse)^k.
+    Let a = e^-rate at each level, r = a_fine / a_coarse and q = P[y < 0]. Then P[y > k] = (1 - q) r^(k+1) for
+    0 <= k < x. For all k >= 0, P[y > x + k] = q * r^x * (a_fine a_coarse)^k and P[y < -k] = q * (a_fine a_coarse)^k.
     """
 
     def below() -> Interval:
@@ -177,7 +177,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Draw fine noise by inversion. For fixed uniform numbers, it is a nondecreasing function of the coarse noise."""
+    """Draw fine noise by inversion: for equal uniform numbers, larger coarse noise never gives smaller fine noise."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -189,7 +189,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return P[middle noise != fine noise], first if coarse and fine noise differ, then if they are equal."""
+    """Return P[an increment between fine and middle noise] in two cases: coarse != fine, and coarse == fine."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))

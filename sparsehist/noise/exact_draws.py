@@ -23,14 +23,14 @@ from sparsehist.typing import BoolArray, Generator, IndexArray, IntArray, secret
 Interval: TypeAlias = Any
 """An `mpmath` interval with bounds `a` and `b`. Only bounds are compared: overlapping intervals raise an error."""
 
-MOST = 2**62  # larger results are replaced by this number
+MOST = 2**62  # larger draws are replaced by this number
 _CHUNK = 1 << 14  # numbers are drawn in chunks of this size, so that temporary arrays fit in the CPU cache
 _MOST_BITS = 1 << 14
 # If the first 64 bits of U, read as an integer, are at least this value, they determine ln U to within 2**-45.
 _FEWEST = np.uint64(1 << 45)
 # Error bound for `exponent` in `Uniforms.count`: 2**-45 from the unknown bits of U, plus rounding errors.
 _ROOM = 2.0**-43
-# In doubles, smaller rates are replaced by this rate, to avoid division by 0. Interval arithmetic uses exact rates.
+# Replaces smaller rates in computations with doubles, to avoid division by 0. Interval arithmetic uses exact rates.
 _SLOWEST = 1e-290
 
 
@@ -105,9 +105,9 @@ class Uniforms:
         power: IntArray | int = 0,
         most: IntArray | int = MOST,
     ) -> IntArray:
-        """For each U at positions `at`, count the integers k >= 0 with U < weight * e**(-shrink * power - rate * k).
+        """Count the k >= 0 with U < weight * e**(-shrink * power - rate * k), for each selected uniform number U.
 
-        Where `flipped` is true, use 1 - U. Replace counts above `most` by `most`. Arrays have one entry per position.
+        `at` selects numbers; other arrays have one entry for each. Where `flipped`, use 1 - U. Cut counts to `most`.
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words

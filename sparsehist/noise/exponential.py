@@ -1,4 +1,4 @@
-"""Exponential noise: a building block that has no privacy guarantee.
+"""Exponential noise, which is never negative and therefore has no privacy guarantee.
 
 The density is level * e**(-level x) on x >= 0. Noise at a coarse level is noise at a fine level plus an independent
 increment, which is 0 with probability (coarse level) / (fine level) and otherwise distributed as the coarse noise.
@@ -25,7 +25,7 @@ class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
     Noise is never negative, so a published value proves that the true count is not larger. Therefore `statement`
-    always raises an error. Draws are numpy's exponential variates. The noise at two levels can be exactly equal.
+    always raises an error. numpy draws the noise. The noise at two levels can be exactly equal.
 
     Example:
         >>> Exponential().std(4)

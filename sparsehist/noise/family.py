@@ -124,7 +124,7 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw finer noise. For a `Family`, `coarse` may have shape (rows, n); all rows use the same draws."""
+        """Draw finer noise. For a `Family`, `coarse` may have shape (rows, n); its rows share random numbers."""
 
     @abstractmethod
     def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray: ...
@@ -136,7 +136,7 @@ class Family(DenseFamily):
     monotone: ClassVar[bool] = True
 
     def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
-        """Coarsen or refine noise of shape (rows, n) from level `start` to `end`. All rows use the same draws.
+        """Coarsen or refine noise of shape (rows, n) from level `start` to `end`. All rows share random numbers.
 
         If the family is monotone and values[i] >= values[j], then result[i] >= result[j].
         """
@@ -148,7 +148,7 @@ class Family(DenseFamily):
         return self._refined(values, known, target, rng=rng)
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """Return P[Z > threshold]; `threshold` is in counts and has any shape."""
+        """Return P[Z > threshold]; `threshold` is in counts and may have any shape."""
         return np.asarray(np.exp(self.log_tail(threshold, level)))
 
     @abstractmethod
@@ -168,7 +168,7 @@ class Family(DenseFamily):
         log_uniform = np.negative(rng.standard_exponential(whole_number("size", size)))
         bounds = float_entries("threshold", threshold, size)
         values = self.inverse_log_tail(self.log_tail(bounds, level) + log_uniform, level)
-        # If rounding errors have produced the threshold itself, take the smallest value above it instead.
+        # If rounding has made a value equal to its threshold, take the smallest possible value above the threshold.
         least = just_above(bounds, integer=self.integer)
         return np.asarray(np.maximum(values, least.astype(values.dtype, copy=False)))
 
@@ -195,7 +195,7 @@ class JumpFamily(Family):
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
         """Draw noise at the middle level. With probability `stays`, or if coarse == fine, it equals the fine noise.
 
-        If middle noise differs from fine noise, their difference is coarse - fine, refined to the middle level.
+        Otherwise, add an increment to the fine noise. It is drawn by refining coarse - fine to the middle level.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)
@@ -203,13 +203,13 @@ class JumpFamily(Family):
         moving = np.flatnonzero((rng.random(result.size) >= stays) & (coarse != fine))
         gap = coarse[moving] - result[moving]
         step = self._refined(gap, levels[0], levels[1], rng=rng)
-        # Where middle noise equals coarse noise, copy that double: fine + (coarse - fine) may differ by rounding.
+        # Where middle noise equals coarse noise, copy it: by rounding, fine + (coarse - fine) may differ from coarse.
         result[moving] = np.where(step == gap, coarse[moving], result[moving] + step)
         return result
 
 
 def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
-    """Return the least noise above each number: the next integer for integer noise, otherwise the next double."""
+    """Return the smallest noise above each number: the next integer for integer noise, else the next double."""
     return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
 
 

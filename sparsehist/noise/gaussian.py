@@ -27,8 +27,8 @@ _FAR = 0.7  # threshold, in standard deviations, at which both methods of `sampl
 class Gaussian(Family):
     """Gaussian noise: a release of a vector at level rho satisfies rho-zCDP.
 
-    Draws are numpy's normal variates, in doubles, times the standard deviation. Published values are rounded to a
-    grid that does not depend on the data (`sparsehist.histogram.grid`), so their low-order bits reveal nothing.
+    numpy draws standard normal doubles, which are multiplied by the standard deviation. Published values are rounded
+    to a grid that does not depend on the data (`sparsehist.histogram.grid`), so their low-order bits reveal nothing.
 
     Args:
         sensitivity: L2 sensitivity of the vector of counts, in counts.

@@ -1,8 +1,8 @@
 """Tables of integer distributions: Poisson, Skellam, binomial, and the distribution of a summand given the sum.
 
-A table is computed from the ratios of neighbouring probabilities, whose logarithms are added up outwards from the
-mode. Each tail is added up from its far end, so that its relative error is small. To draw, a uniform number is looked
-up: in the lower tail if the number is at most 1/2, otherwise in the upper tail. All distributions are log-concave.
+A table is computed from the ratios of adjacent probabilities, whose logarithms are added up outwards from the mode.
+Each tail is added up from its far end, so that its relative error is small. A draw looks up a uniform number: in the
+lower tail if the number is at most 1/2, otherwise in the upper tail. All distributions are log-concave.
 
 Source: our own derivation (docs/mathematics.md, Poisson and Skellam).
 """
@@ -22,7 +22,7 @@ LARGEST_MEAN = 2**24  # the largest mean of a distribution whose table is cached
 # Cached tables leave out a probability of about e**-6000. This is negligible even for a domain of e**5000 cells, such
 # as all UTF-8 strings of up to 1000 bytes. Other tables leave out a probability of about e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
-# Smaller means, and smaller distances of a uniform number from 0 or 1, are replaced by this number.
+# If a mean, or the distance of a uniform number from 0 or 1, is below this number, it is replaced by this number.
 _TINY = 1e-290
 _LN2 = math.log(2.0)
 # Tails below e**-600 are added up as logarithms, because doubles underflow near e**-745.
@@ -31,7 +31,7 @@ _UNDERFLOW = 600.0
 
 @secret
 class Uniforms(NamedTuple):
-    """Uniform numbers, stored as distance from 1 where `upper` is true, otherwise from 0, for accurate tails."""
+    """Uniform numbers, stored as distances from 1 where `upper` is true, else from 0, to keep tails accurate."""
 
     upper: BoolArray  # shape (n,)
     distance: FloatArray  # shape (n,)
@@ -90,7 +90,7 @@ class IntegerLaw:
             return above, np.where(log_up_to > -_LN2, np.log1p(-self._above[place]), log_up_to)
 
     def inverse_log_tail(self, log_probability: FloatArray) -> IntArray:
-        """Return the smallest integer x with ln P[Z > x] <= p, for each p in `log_probability`, of any shape."""
+        """Return the smallest integer x with ln P[Z > x] <= p, for each number p in the array `log_probability`."""
         upper = log_probability <= -_LN2
         with np.errstate(divide="ignore"):
             log_rest = np.log(-np.expm1(log_probability))
@@ -100,7 +100,7 @@ class IntegerLaw:
 
 
 def _reach(variance: float, exponent: float) -> int:
-    """Return a distance from the mean that a draw exceeds with probability below 2 e**-exponent (Bernstein bound)."""
+    """Return a bound that |draw - mean| exceeds with probability below 2 e**-exponent (Bernstein's inequality)."""
     return math.ceil(exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance))
 
 
@@ -123,8 +123,8 @@ def poisson_law(mean: float) -> IntegerLaw:
 def skellam_law(mean: float) -> IntegerLaw:
     """Return the distribution of the difference of two independent Poisson(mean) numbers.
 
-    Ratios of neighbouring probabilities are r(k) = I_k / I_(k-1), with Bessel functions I_k at 2 * mean. They are
-    computed by 1 / r(k) = k / mean + r(k + 1), from large to small k, starting from a bound [Amos 1974, eq. 11].
+    Ratios of adjacent probabilities are r(k) = I_k / I_(k-1), with Bessel functions I_k at 2 * mean. They are
+    computed by 1 / r(k) = k / mean + r(k + 1), from large to small k. The first r is a bound [Amos 1974, eq. 11].
     """
     argument = 2.0 * max(mean, _TINY)
     reach = _reach(argument, _FARTHEST)
@@ -159,8 +159,8 @@ def part_quantile(
     """Return quantiles of X given each sum X + Y, for independent X and Y with the distributions `part` and `rest`.
 
     If X and Y are Poisson, `means` contains their means. If they are Skellam, X is the difference of two Poisson
-    numbers with mean means[0], and Y of two Poisson numbers with mean means[1]. `sums` has shape (n,) or (rows, n);
-    all rows use the same uniform numbers. Quantiles are nondecreasing in the sum (Efron 1965), despite rounding.
+    numbers with mean means[0], and Y is the difference of two with mean means[1]. `sums` has shape (n,) or (rows, n);
+    all rows use the same uniform numbers. A larger sum never gives a smaller quantile (Efron 1965), despite rounding.
     Raise DataError if a sum is so improbable that the tables of X and Y leave it out.
     """
     flat = np.asarray(sums, np.int64).reshape(-1)
@@ -191,7 +191,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Increase entries of `carried`, shape (rows, n), where rounding broke the order of `values` within a column."""
+    """In each column of `carried`, shape (rows, n), increase entries where rounding broke the order of `values`."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

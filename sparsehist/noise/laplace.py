@@ -2,7 +2,7 @@
 
 The density is proportional to e**(-b |x|), with b = level / sensitivity, and the characteristic function is
 1/(1 + t**2/b**2). So coarse noise is fine noise plus an independent increment, which is 0 with probability (b_coarse
-/ b_fine)**2 and otherwise distributed as coarse noise. `refine` and `between` use Bayes' rule.
+/ b_fine)**2 and otherwise distributed as coarse noise. Bayes' rule gives the formulas for `refine` and `between`.
 
 Papers: [ARNP Def. F.1]; [KHP Def. 5, Prop. 6, Def. 7, Thm 8, Thm 9, eq. 22, Alg. 1]; [KHP poster Thm 1].
 """
@@ -107,7 +107,7 @@ class Laplace(JumpFamily):
 
 
 class _Kernel(NamedTuple):
-    """The distribution of finer noise given coarse noise x >= 0; a < b are the rates of the coarse and fine level.
+    """The distribution of fine noise given coarse noise x >= 0; the rates of coarse and fine noise are a < b.
 
     The survival function at y is (a+b)/(2b) e**(-(b-a)y) for 0 <= y < x, and (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)) for
     y >= x. There is an atom at x. For y < 0, the distribution function is (b-a)/(2b) e**((a+b)y).
@@ -124,11 +124,11 @@ def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, uppe
     """Return quantiles of finer noise given the coarse noise `values`; `kernel` is the conditional distribution.
 
     Let E be the standard exponential variates `exponential`. Return the quantile at probability 1 - e**-E / 2 where
-    `upper` is true, otherwise at e**-E / 2. For coarse noise x < 0, use the reflected distribution for -x. Results
-    are exactly monotone in x, because every operation on |x| is monotone even with rounding.
+    `upper` is true, otherwise at e**-E / 2. For coarse noise x < 0, reflect the distribution for -x at 0. Results are
+    exactly monotone in x, because every operation on |x| is monotone even with rounding.
     """
     small = exponential + _LN2
-    # Limit `large` to ln 2, which rounding errors could exceed: `large` must stay below `kernel.far`, ln(2b/(b - a)).
+    # Rounding could make `large` exceed ln 2, but it must stay below `kernel.far`, ln(2b/(b - a)): limit it to ln 2.
     large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)
     positive = values >= 0
     away = positive == upper

@@ -36,7 +36,7 @@ class ProcessNoise(Family):
     """Integer noise that is the value, at time 1/level, of a process with independent increments.
 
     `sensitivity`, the most keys that a unit counts towards, affects only the guarantee. Noise is drawn from tables of
-    doubles, with a total variation error below 1e-13. Tables leave out a probability of about e**-6000.
+    doubles, which leave out a probability of about e**-6000. The total variation error of draws is below 1e-13.
     """
 
     sensitivity: int = 1
@@ -47,7 +47,7 @@ class ProcessNoise(Family):
             raise DeclarationError(f"sensitivity must be a whole number of at least 1, got {shown(self.sensitivity)}")
 
     def _law(self, mean: float) -> IntegerLaw:
-        """Return the distribution of noise at level 1 / mean, or of any increment over a time of `mean`."""
+        """Return the distribution of noise at level 1 / mean, shared by all increments over a time span of `mean`."""
         raise NotImplementedError
 
     def _at(self, level: Level) -> IntegerLaw:
@@ -82,7 +82,7 @@ class ProcessNoise(Family):
 
 
 def poisson_mean(level: Level) -> Fraction:
-    """Return 1 / level, the mean of the process. Raise LevelError if it exceeds 2**24, the limit of the tables."""
+    """Return 1 / level, the mean of the Poisson numbers. Raise LevelError if it exceeds 2**24, the tables' limit."""
     mean = 1 / as_level(level)
     if mean > LARGEST_MEAN:
         raise LevelError(f"Poisson and Skellam noise need a level of at least 2**-24, got {shown(level)}")

@@ -111,9 +111,8 @@ class RandomisedResponse(DenseFamily):
     ) -> IntArray:
         """Draw for each entry the value in `first`, the value in `second`, or any other category.
 
-        `chances` returns three probabilities. If both values are equal, noise has this value with the first
-        probability. If they differ, it has the first value with the second probability, and the second value with the
-        third probability. All other categories are equally likely.
+        `chances` returns three probabilities: of the common value where `first` and `second` are equal, and of the
+        value in `first` and the value in `second` where they differ. All other categories are equally likely.
         """
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
@@ -128,7 +127,7 @@ class RandomisedResponse(DenseFamily):
         *,
         rng: Generator,
     ) -> IntArray:
-        """Return the first or second value with probabilities `chances`, otherwise any other category uniformly."""
+        """Choose the value in `first` or `second` with probabilities `chances`, otherwise a random other category."""
         chosen = first.copy()
         left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
         if second is None:

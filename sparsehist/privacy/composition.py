@@ -1,8 +1,8 @@
 """Compute the joint cost of several releases.
 
 All releases on a noise path could be generated from the finest one, so the path costs as much as that release. The
-noise of different paths is independent, so their costs add up. This includes paths of different series over the same
-people. Costs in one currency are added exactly. Costs in different currencies are converted to rho where possible.
+noise of different paths is independent, so their costs add up, even if the paths belong to different series over the
+same people. Costs in one currency are added exactly; different currencies are converted to rho where possible.
 
 Source: Bun and Steinke 2016, Lemma 1.7 and Proposition 1.4; epsilon-DP implies epsilon * tanh(epsilon / 2)-zCDP (our
 own derivation); [ARNP Def. 3.4], [ARNP Cor. 4.6]. Papers: [ARNP Lemma D.3]; [KHP Prop. 4].
@@ -20,7 +20,7 @@ from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# If there are more sets of populations than this, use an upper bound: the sum of the costs of all populations.
+# If there are more than this many sets of populations, use an upper bound: the cost of all populations together.
 _MOST_SETS = 1000
 
 
@@ -43,8 +43,8 @@ class Cost:
 
     Attributes:
         currency: "rho" (zCDP), "epsilon" (pure DP), or "none" for other guarantees.
-        amount: The exact cost in this currency; None for "none" and for sums over two currencies.
-        rho: The cost as rho of zCDP; None if the guarantee implies no zCDP.
+        amount: The exact cost in this currency; None for "none" and for a sum of costs in two currencies.
+        rho: The cost as rho of zCDP; None if the guarantee does not imply zCDP.
         delta_infinity: Bound on the probability that open domains publish a key that only one unit has.
         parts: The finest release of each path.
     """
@@ -67,7 +67,7 @@ def path_cost(
     """Return the cost of a noise path. `finest` is its finest level, or None if nothing was released.
 
     `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for these noise families,
-    otherwise None. A unit counts towards at most `keys` keys. `delta_infinity` is the total for all releases.
+    otherwise None. A unit counts towards at most `keys` keys. `delta_infinity` is for all releases together.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)
@@ -113,7 +113,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return the maximal sets without disjoint populations. One person may belong to all populations of a set."""
+    """Return the maximal sets of populations, no two disjoint: one person may belong to all populations of a set."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

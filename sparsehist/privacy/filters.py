@@ -66,14 +66,14 @@ class Filter:
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
-        """Return whether noise of this kind is charged once per noise path, at the finest level of the path so far.
+        """Return whether `law` noise is charged once per noise path, at the finest level of the path so far.
 
-        Series with other noise are charged once, at their cap, because their releases are not independent mechanisms.
+        Otherwise, a series is charged once, at its cap, because its releases are not independent mechanisms.
         """
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
-        """Return the charge of a noise path with this finest level, or of a series with this cap (see `by_path`).
+        """Return the charge of a path with finest level `level`, or of a series with cap `level` (see `by_path`).
 
         `law` is "gaussian", "skellam" or "poisson" for noise of these families. For other noise, it is the currency
         of the level: "rho" or "epsilon". `keys` is the most keys that a unit counts towards; only Skellam noise needs
@@ -116,7 +116,7 @@ class Filter:
 
 
 def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: int | None = None) -> Filter:
-    """Return the filter of a route that keeps all releases together (epsilon, delta)-DP.
+    """Return a filter that charges by `route` and keeps all releases together (epsilon, delta)-DP.
 
     Args:
         route: One of `ROUTES` except "rho".
@@ -152,7 +152,7 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
 
 
 def routes_for(law: str) -> list[str]:
-    """Return the routes that can charge for noise of the kind `law` (see `Filter.charge`)."""
+    """Return the routes that can charge for noise with the distribution or currency `law` (see `Filter.charge`)."""
     return [route for route, laws in _CHARGES.items() if law in laws]
 
 
@@ -170,7 +170,7 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
 
 
 def coin_divergence(order: int, epsilon: Fraction) -> Fraction:
-    """Return the Rényi divergence of randomised response, rounded up. No epsilon-DP release has a larger one.
+    """Return the largest Rényi divergence of an epsilon-DP release, rounded up. Randomised response attains it.
 
     The divergence is ln(cosh((order - 1/2) epsilon) / cosh(epsilon / 2)) / (order - 1).
     """

@@ -29,7 +29,7 @@ _MOST_SUMS, _GRID_STEPS = 1 << 20, 1 << 16
 def delta(epsilon: Level, each: Level, times: int = 1) -> float:
     """Return the smallest delta for which several pure-DP releases are together (epsilon, delta)-DP.
 
-    There are `times` releases, and `each` is the epsilon of every single release.
+    `times` is the number of releases, and `each` is the epsilon of a single release.
 
     Example:
         >>> delta(7.5, 0.05, 1000)

@@ -14,8 +14,7 @@ copy (
     where step = 'seen' or (step = 'basket' and person % 2 = 0) or person % 5 = 0
 ) to 'visits.parquet' (format parquet);
 
-create table products as
-select id as product_id, 'product ' || id as product from range(40) as ids(id);
+create table products as select id as product_id, 'product ' || id as product from range(40) as ids(id);
 
 create table countries as
 select * from (values ('DE', 'Germany'), ('FR', 'France'), ('US', 'United States')) as listed(country_code, country);
@@ -42,6 +41,4 @@ create series if not exists sales
 release weekly from sales at level 1 expecting 1 false keys;
 
 select country, count(*) as products, sum(noisy_count) as bought
-from sales.weekly
-group by country
-order by bought desc;
+from sales.weekly group by country order by bought desc;

@@ -30,7 +30,4 @@ create series if not exists downloads
 release fortnight from downloads at level $level expecting 1 false keys;
 
 select package, sum(noisy_count) as downloads
-from downloads.fortnight
-group by package
-order by downloads desc
-limit 5;
+from downloads.fortnight group by package order by downloads desc limit 5;

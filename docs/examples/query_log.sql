@@ -21,13 +21,10 @@ release internal from queries at level 0.5 threshold 80;
 
 select
     internal.query,
-    internal.noisy_count as internal,
-    partner.noisy_count as partner,
-    public.noisy_count as public
+    internal.noisy_count as internal, partner.noisy_count as partner, public.noisy_count as public
 from queries.internal as internal
 left join queries.partner as partner using (query)
 left join queries.public as public using (query)
-order by internal desc
-limit 10;
+order by internal desc limit 10;
 
 show ledger;

@@ -21,5 +21,4 @@ release weekly from areas at level 0.1 expecting 1 false keys;
 select catalogue.title, weekly.noisy_count
 from areas.weekly as weekly
 join read_csv('data/msweb_catalogue.csv') as catalogue on catalogue.url = weekly.url
-order by weekly.noisy_count desc
-limit 10;
+order by weekly.noisy_count desc limit 10;

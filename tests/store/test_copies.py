@@ -290,10 +290,9 @@ def test_whoever_uses_a_store_honestly_is_not_refused(what, taken):
 def test_the_page_lists_all_ways_to_copy_a_store():
     """docs/store.md lists every scenario of these tests, and gives advice for those marked "not noticed"."""
     page = " ".join(PAGE.read_text().split())
-    once, never = page.partition("**No noise is drawn twice.**")[2].partition("## ")[0].split("**Not noticed.**")
     drawn_once, unnoticed = (
-        {what for words in re.findall(r": ([^:]+?)\.(?: |$)", text) for what in words.split("; ")}
-        for text in (once, never)
+        {what for ways in re.findall(rf"\| {outcome} \| [^|]+ \| ([^|]+) \|", page) for what in ways.split("; ")}
+        for outcome in ("no noise is drawn twice", r"\*\*not noticed\*\*")
     )
     # Scenarios share one entry of docs/store.md if they differ only in whether a moved store was opened, or whether
     # an older store was restored alone or with its directory.

@@ -253,12 +253,9 @@ def raise_alone(error: BaseException) -> NoReturn:
 
 
 @contextmanager
-def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
-    """If an import in the block fails, raise a NotFoundError that says what to install.
-
-    `install` lists the packages for `pip install`. `instead` is added to the message, to suggest an alternative.
-    """
+def needing(what: str, install: str) -> Iterator[None]:
+    """If an import in the block fails, raise a NotFoundError with the packages for `pip install`."""
     try:
         yield
     except ImportError:
-        raise_alone(NotFoundError(f"{what} needs packages that are not installed: pip install {install}{instead}"))
+        raise_alone(NotFoundError(f"{what} needs packages that are not installed: pip install {install}"))

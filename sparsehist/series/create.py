@@ -59,8 +59,8 @@ def create(  # type: ignore[misc] # the overloads leave out shared parameters
     """Create a series with the counts of a log, or declare a running or periodic series.
 
     The log is read once, and nothing is published. If an error occurs, no series is created. If a unit has more than
-    `max_keys` distinct keys, it counts towards only `max_keys` of them. These keys are chosen at random,
-    independently of the rows of other units.
+    `max_keys` distinct keys, it counts by default towards only `max_keys` of them, chosen at random and independently
+    of the rows of other units.
 
     Args:
         store: Directory of the store, created if missing; ":memory:"; or a `Store`.

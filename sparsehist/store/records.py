@@ -124,7 +124,7 @@ class NewRound:
         path_id: The noise path of the round, or the path that the round creates.
         level_noise: Noise at this level: of the cells tracked before, shape (t,), or of the workload, shape (m,).
             None if the path has an earlier release at this level.
-        threshold: Effective threshold; minus infinity if everything is published.
+        threshold: Effective threshold, in parts of a count; minus infinity if everything is published.
         positions: Positions of newly tracked cells in the counts file, -1 for an empty cell; shape (q,).
         counts: True counts, or true sums in steps, of newly tracked cells; shape (q,).
         empty_keys: Keys of newly tracked empty cells, in order; columns key_0, …. None if there are none.

@@ -24,16 +24,16 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_array, float_entries, whole_number
 
-_SLOWEST = Fraction(1, 2**40)  # the smallest allowed epsilon / sensitivity: P[noise > 2**62] stays below e^-4,000,000
+_SLOWEST = Fraction(1, 2**40)  # smallest allowed epsilon / sensitivity; keeps P[noise > 2**62] below e^-4,000,000
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Family):
     """Discrete Laplace noise for integer vectors: a release at level epsilon satisfies epsilon-DP.
 
-    Draws are exact at every rational level, because no probability is rounded. The only exception: noise beyond
-    2**62 or -2**62 is replaced by this bound, with a probability below e^-4,000,000. Releases of sparse histograms
-    also use tail probabilities, which are doubles. Therefore these releases state a slack.
+    Draws are exact at every rational level, because no probability is rounded. The only exception is that draws are
+    clipped to [-2**62, 2**62], which changes a draw with a probability below e^-4,000,000. Releases of sparse
+    histograms also use tail probabilities, which are doubles. Therefore these releases state a slack.
 
     Args:
         sensitivity: L1 sensitivity of the counts: an integer, a fraction, or a float (read as its shortest decimal).
@@ -154,13 +154,13 @@ def _bridge_size(fine: Fraction, coarse: Fraction) -> Tail:
 
 
 def _stay(fine: Fraction, coarse: Fraction) -> Interval:
-    """Return v_fine / v_coarse, the probability of no increment between fine and coarse noise; v is the variance."""
+    """Return the ratio of variances v_fine / v_coarse: the probability that no increment is added to fine noise."""
     return decay(fine - coarse) * ((1 - decay(coarse)) / (1 - decay(fine))) ** 2
 
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return distributions for coarse noise x >= 0: of fine noise y in [0, x], and of the distance of y from [0, x].
+    """Given coarse noise x >= 0, return distributions of fine noise y: in [0, x], and of its distance from [0, x].
 
     Let a = e^-rate at each level, r = a_fine / a_coarse and q = P[y < 0]. Then P[y > k] = (1 - q) r^(k+1) for
     0 <= k < x. For all k >= 0, P[y > x + k] = q * r^x * (a_fine a_coarse)^k and P[y < -k] = q * (a_fine a_coarse)^k.
@@ -177,7 +177,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Draw fine noise by inversion: for equal uniform numbers, larger coarse noise never gives smaller fine noise."""
+    """Draw fine noise by inversion. With the same uniforms, larger coarse noise never gives smaller fine noise."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -189,7 +189,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return P[an increment between fine and middle noise] in two cases: coarse != fine, and coarse == fine."""
+    """Return the probability of an increment to fine noise, if coarse and fine noise differ and if they are equal."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))

@@ -30,7 +30,7 @@ _MOST_BITS = 1 << 14
 _FEWEST = np.uint64(1 << 45)
 # Error bound for `exponent` in `Uniforms.count`: 2**-45 from the unknown bits of U, plus rounding errors.
 _ROOM = 2.0**-43
-# Replaces smaller rates in computations with doubles, to avoid division by 0. Interval arithmetic uses exact rates.
+# In doubles, smaller rates are raised to this one, to avoid division by 0. Interval arithmetic uses the exact rates.
 _SLOWEST = 1e-290
 
 
@@ -64,9 +64,10 @@ def _exact(number: Fraction) -> Interval:
 
 @dataclass(frozen=True)
 class Tail:
-    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k), k >= 0. Each draw has its own `power`.
+    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k), for k >= 0.
 
-    `weight()` returns an interval that contains the weight, which is in (0, 1]; rate > 0 and shrink >= 0.
+    `weight()` returns an interval that contains the weight, which is in (0, 1]; rate > 0 and shrink >= 0. `power` is
+    not a field, because it may differ between draws: see `Uniforms.count`.
     """
 
     weight: Callable[[], Interval]
@@ -107,7 +108,7 @@ class Uniforms:
     ) -> IntArray:
         """Count the k >= 0 with U < weight * e**(-shrink * power - rate * k), for each selected uniform number U.
 
-        `at` selects numbers; other arrays have one entry for each. Where `flipped`, use 1 - U. Cut counts to `most`.
+        Arrays have one entry for each number selected by `at`. Where `flipped`, use 1 - U. Counts are at most `most`.
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words

@@ -30,7 +30,7 @@ class DenseFamily(ABC):
 
     Attributes:
         integer: Whether noise is int64; otherwise it is float64.
-        monotone: Whether `Family.carry` preserves the order of values, as sparse histograms need.
+        monotone: Whether `Family.carry` preserves the order of values. Sparse histograms need this.
         linear: Whether linear combinations of noise paths are paths of the same family (true for Gaussian noise).
         scaled: Whether the distributions at all levels differ only in scale.
         norm: Norm of the sensitivity, "l1" or "l2"; None for families that cannot be used for workloads.
@@ -138,7 +138,7 @@ class Family(DenseFamily):
     def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
         """Coarsen or refine noise of shape (rows, n) from level `start` to `end`. All rows share random numbers.
 
-        If the family is monotone and values[i] >= values[j], then result[i] >= result[j].
+        If the family is monotone and values[i, k] >= values[j, k] in a column k, then result[i, k] >= result[j, k].
         """
         known, target, values = as_level(start), as_level(end), noise_array("values", values)
         if not (order := compared(target, known)):
@@ -195,7 +195,7 @@ class JumpFamily(Family):
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
         """Draw noise at the middle level. With probability `stays`, or if coarse == fine, it equals the fine noise.
 
-        Otherwise, add an increment to the fine noise. It is drawn by refining coarse - fine to the middle level.
+        Otherwise, add an increment to the fine noise. To draw it, refine coarse - fine as if it were coarse noise.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)

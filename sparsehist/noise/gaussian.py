@@ -63,7 +63,7 @@ class Gaussian(Family):
         return _scaled_normals(size, self.std(level), rng=rng)
 
     def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        """Draw coarse minus fine noise, with the variance (fine - coarse) / (2 * fine * coarse) at sensitivity 1."""
+        """Draw coarse noise minus fine noise: N(0, (1/coarse - 1/fine) / 2) for these levels and sensitivity 1."""
         deviation = math.sqrt(compared(fine, coarse) / (2 * fine.numerator * coarse.numerator))
         return _scaled_normals(size, self.sensitivity * deviation, rng=rng)
 

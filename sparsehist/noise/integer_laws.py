@@ -22,7 +22,7 @@ LARGEST_MEAN = 2**24  # the largest mean of a distribution whose table is cached
 # Cached tables leave out a probability of about e**-6000. This is negligible even for a domain of e**5000 cells, such
 # as all UTF-8 strings of up to 1000 bytes. Other tables leave out a probability of about e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
-# If a mean, or the distance of a uniform number from 0 or 1, is below this number, it is replaced by this number.
+# Smaller means, and smaller distances of uniform numbers from 0 or 1, are replaced by this number.
 _TINY = 1e-290
 _LN2 = math.log(2.0)
 # Tails below e**-600 are added up as logarithms, because doubles underflow near e**-745.
@@ -123,8 +123,8 @@ def poisson_law(mean: float) -> IntegerLaw:
 def skellam_law(mean: float) -> IntegerLaw:
     """Return the distribution of the difference of two independent Poisson(mean) numbers.
 
-    Ratios of adjacent probabilities are r(k) = I_k / I_(k-1), with Bessel functions I_k at 2 * mean. They are
-    computed by 1 / r(k) = k / mean + r(k + 1), from large to small k. The first r is a bound [Amos 1974, eq. 11].
+    Ratios of adjacent probabilities are r(k) = I_k / I_(k-1), with Bessel functions I_k at 2 * mean. Compute
+    1 / r(k) = k / mean + r(k + 1) from large to small k, starting from a lower bound on r [Amos 1974, eq. 11].
     """
     argument = 2.0 * max(mean, _TINY)
     reach = _reach(argument, _FARTHEST)
@@ -191,7 +191,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """In each column of `carried`, shape (rows, n), increase entries where rounding broke the order of `values`."""
+    """Undo rounding errors: raise entries of `carried` until its columns have the same order as those of `values`."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

@@ -29,8 +29,8 @@ class Laplace(JumpFamily):
     """Laplace noise: a release of a vector at level epsilon satisfies epsilon-DP.
 
     Noise is drawn as doubles, so epsilon-DP holds up to rounding errors; discrete Laplace noise gives exact DP.
-    Published values are rounded to a grid that does not depend on the data. The noise at two levels can be equal, and
-    is then exactly the same double.
+    Published values are rounded to a grid that does not depend on the data. With positive probability, the noise at
+    two levels is equal; both values are then the same double.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts, in counts.

@@ -47,7 +47,7 @@ class ProcessNoise(Family):
             raise DeclarationError(f"sensitivity must be a whole number of at least 1, got {shown(self.sensitivity)}")
 
     def _law(self, mean: float) -> IntegerLaw:
-        """Return the distribution of noise at level 1 / mean, shared by all increments over a time span of `mean`."""
+        """Return the distribution of noise at level 1 / mean, which is also that of an increment over time `mean`."""
         raise NotImplementedError
 
     def _at(self, level: Level) -> IntegerLaw:

@@ -111,8 +111,8 @@ class RandomisedResponse(DenseFamily):
     ) -> IntArray:
         """Draw for each entry the value in `first`, the value in `second`, or any other category.
 
-        `chances` returns three probabilities: of the common value where `first` and `second` are equal, and of the
-        value in `first` and the value in `second` where they differ. All other categories are equally likely.
+        Where `first` equals `second`, draw their value with probability chances()[0]. Elsewhere, draw the value in
+        `first` with probability chances()[1], that in `second` with chances()[2]. All others are equally likely.
         """
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
@@ -159,7 +159,7 @@ class RandomisedResponse(DenseFamily):
         return (1 - decay(coarse)) / (1 - decay(fine)) * self._total(fine) / self._total(coarse)
 
     def _step(self, fine: Fraction, coarse: Fraction) -> tuple[Interval, Interval]:
-        """Return the probability that coarse noise equals fine noise, and the probability of each other value."""
+        """Return P[coarse = x | fine = x], and P[coarse = y | fine = x] for y != x. Neither depends on x or y."""
         ratio = self._ratio(fine, coarse)
         other = (1 - ratio) / self.categories
         return ratio + other, other

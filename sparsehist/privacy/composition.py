@@ -20,7 +20,7 @@ from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# If there are more than this many sets of populations, use an upper bound: the cost of all populations together.
+# If `shared_by_one_person` finds more sets than this, it returns the set of all populations, whose cost is a bound.
 _MOST_SETS = 1000
 
 
@@ -67,7 +67,7 @@ def path_cost(
     """Return the cost of a noise path. `finest` is its finest level, or None if nothing was released.
 
     `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for these noise families,
-    otherwise None. A unit counts towards at most `keys` keys. `delta_infinity` is for all releases together.
+    otherwise None. A unit counts towards at most `keys` keys. `delta_infinity` covers all releases of the path.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)
@@ -113,7 +113,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return the maximal sets of populations, no two disjoint: one person may belong to all populations of a set."""
+    """Return the maximal sets of populations to which one person may belong: no two in a set are `disjoint`."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

@@ -1,8 +1,8 @@
 """Compute the joint (epsilon, delta) of several noise paths, by the best proven bound for their noise.
 
-Epsilons of pure DP add up. Gaussian releases are together one Gaussian mechanism with the sum of their rhos. A
+Epsilons of pure DP add up. Several Gaussian releases cost as much as a single one with the sum of their rhos. A
 pure-DP release reveals no more than randomised response, whose joint privacy loss with Gaussian noise is known. For
-other noise, add up rho, or Rényi divergences if some noise is Skellam. Each Poisson path uses an equal part of delta.
+other noise, add up rho, or Rényi divergences if some noise is Skellam. Each Poisson path gets an equal part of delta.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
@@ -23,7 +23,7 @@ from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCD
 from sparsehist.privacy.levels import root
 from sparsehist.typing import FloatArray
 
-# For pure DP, use the sum of all epsilons, which needs no delta, unless a bound is below this fraction of the sum.
+# With pure DP only, use a bound that needs delta if it is below this fraction of the sum of epsilons, else the sum.
 _WORTH_IT = 0.999
 _ORDERS = np.array([*map(float, range(2, 257)), *(float(1 << k) for k in range(9, 24))])
 
@@ -92,7 +92,7 @@ def _by_order(rho: Fraction, noise: list[Part], delta: float) -> float:
 
 
 def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: float) -> float:
-    """Return the joint epsilon of Gaussian noise and randomised responses; `coins` counts responses by epsilon."""
+    """Return the joint epsilon of Gaussian noise and randomised responses, coins[e] of which have the epsilon e."""
     if rho == 0 and len(coins) == 1 and coins.total() <= pure.MOST_RELEASES:
         ((level, times),) = coins.items()
         return min(high, pure.epsilon(delta, level, times))

@@ -26,7 +26,7 @@ from sparsehist.privacy.levels import rounded_down
 RHO_ROUTE, GAUSSIAN_ROUTE, PURE_ROUTE, RENYI_ROUTE, POISSON_ROUTE = "rho", "gaussian", "pure", "renyi", "poisson"
 _CHARGES = {
     RHO_ROUTE: (GAUSSIAN, ZCDP, PURE),  # charges are rho; noise with pure DP is charged epsilon * tanh(epsilon / 2)
-    GAUSSIAN_ROUTE: (GAUSSIAN,),  # charges are rho; the limit is the largest rho of Gaussian noise within the budget
+    GAUSSIAN_ROUTE: (GAUSSIAN,),  # charges are rho; the limit is the largest rho within the (epsilon, delta) budget
     PURE_ROUTE: (PURE,),  # charges are epsilon
     RENYI_ROUTE: (GAUSSIAN, ZCDP, PURE, SKELLAM),  # charges are Rényi divergences at one order
     POISSON_ROUTE: (POISSON,),  # charges are epsilon; each series takes half of the delta that is left
@@ -62,13 +62,13 @@ class Filter:
     delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
-        """Return whether this route can charge for noise with the distribution or currency `law` (see `charge`)."""
+        """Return whether releases with noise of this `law` (see `charge`) can be charged on this route."""
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
         """Return whether `law` noise is charged once per noise path, at the finest level of the path so far.
 
-        Otherwise, a series is charged once, at its cap, because its releases are not independent mechanisms.
+        Otherwise, a series is charged once, at its cap: its releases form one mechanism, which costs at most the cap.
         """
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
@@ -116,7 +116,7 @@ class Filter:
 
 
 def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: int | None = None) -> Filter:
-    """Return a filter that charges by `route` and keeps all releases together (epsilon, delta)-DP.
+    """Return a filter that charges by `route` and guarantees (epsilon, delta)-DP for all releases together.
 
     Args:
         route: One of `ROUTES` except "rho".
@@ -152,7 +152,7 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
 
 
 def routes_for(law: str) -> list[str]:
-    """Return the routes that can charge for noise with the distribution or currency `law` (see `Filter.charge`)."""
+    """Return the routes on which releases with noise of this `law` (see `Filter.charge`) can be charged."""
     return [route for route, laws in _CHARGES.items() if law in laws]
 
 

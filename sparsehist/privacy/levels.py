@@ -84,7 +84,7 @@ _from_text = lru_cache(maxsize=4096)(_checked)
 
 def _advice(value: object, name: str) -> str:
     is_text = isinstance(value, str) and value.strip().lower().startswith("epsilon_delta")
-    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta, whose import would be circular
+    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta; importing its class would be circular
         if name == "cap":
             return f"a cap is one number, got {value}: limit (epsilon, delta) by set_budget(epsilon=…, delta=…)"
         return (

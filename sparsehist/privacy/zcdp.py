@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from sparsehist.privacy.levels import Level, at_least_zero, probability, root
 
-_FARTHEST = 700.0  # ln t is searched from -700 to 700, so that doubles can hold t
+_FARTHEST = 700.0  # the Rényi order minus 1 is searched from e**-700 to e**700, a range that doubles can hold
 
 
 def delta(epsilon: Level, rho: Level) -> float:
@@ -70,7 +70,7 @@ def from_pure(epsilon: Level) -> float:
 def least_log_delta(epsilon: float, rho: float, to_try: Callable[[float], list[float]] = lambda t: [t]) -> float:
     """Return ln of the smallest delta below 1 that follows from rho-zCDP at this epsilon, or 0 if none does.
 
-    `to_try` maps the best real t (the Rényi order minus 1) to a list of t to try, such as the integers next to it.
+    `to_try` maps the best real t (the Rényi order minus 1) to the values of t to try, such as adjacent integers.
     """
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
     found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in to_try(best)]

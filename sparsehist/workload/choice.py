@@ -28,7 +28,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 _LONGEST_PRICED = 4096
 # If the matrix of a list of queries has more than 2**21 entries, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Four strategies are tried only up to these sizes: numbers of cells or, for `direct`, of queries.
+# Largest number of cells for which each of four strategies is tried. For `direct`, it is a number of queries.
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
 _RANK = 1e-12  # eigenvalues below this fraction of the largest one are rounding errors
 

@@ -100,7 +100,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return the largest possible number of pairs that differ in exactly one column, among `keys` distinct cells."""
+    """Return the largest number of pairs of cells that differ in exactly one column, among `keys` distinct cells."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, keys)  # fits an int64

@@ -83,9 +83,9 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays with one entry per query: its first and last cell (`low`, `high`) if all parts are ranges.
+        """Return arrays with one entry per query. If all parts are ranges, `low` and `high` are first and last cells.
 
-        If not all parts are ranges, return each query's part (`part`), and its index within this part (`query`).
+        Otherwise, `part` is the part to which the query belongs, and `query` is the index of the query in this part.
         """
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
@@ -121,7 +121,7 @@ class Kronecker(Composite):
     def __init__(self, *factors: Workload) -> None:
         super().__init__(*factors)
         self.largest_entry = math.prod(factor.largest_entry for factor in factors)
-        # With larger entries, doubles could not represent all answers exactly.
+        # Answers are integers only if the entries of A are so small that doubles can represent all answers exactly.
         self.integral = self.integral and self.largest_entry <= _LARGEST_INTEGER
         if self.is_open:
             return
@@ -164,7 +164,7 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays that describe the queries. For the factor that begins at column i, array names end in _i.
+        """Return arrays that describe the queries. If a factor begins at column i, the names of its arrays end in _i.
 
         For an identity or total, "column_i" contains the index of a value, or -1 for the sum over all values. Ranges
         are described by "low_i" and "high_i". For other factors, _i is appended to the names in `factor.queries()`.

@@ -1,4 +1,4 @@
-"""The Haar wavelet on one column: the total and, at each node of a binary tree, left half minus right half.
+"""The Haar wavelet on one column: the total and, for each node of a binary tree, its left sum minus its right sum.
 
 If the number of cells is a power of two, the bound on the sensitivity is exact; see docs/mathematics.md, "Workloads".
 """

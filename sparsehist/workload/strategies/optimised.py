@@ -26,11 +26,10 @@ LARGEST = 512
 _STEPS = 40  # number of iterations for computing the weights v (see the module docstring)
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
 _POWER = 0.8  # with this exponent, errors for 5 to 60 cells per unit are within 1 % of those with the best exponent
-# Eigenvalues below this fraction of the largest one are treated as 0, because they are only rounding errors.
-_RANK = 1e-11
+_RANK = 1e-11  # eigenvalues below this fraction of the largest one are rounding errors and are treated as 0
 # Smallest weight of the identity in RᵀR. This weight makes R invertible and increases standard deviations by 0.01 %.
 _LEAST_SHARE = 2e-4
-# Smallest weight in v (see the module docstring), as a share of the largest. Without a limit, some tend to 0.
+# Smallest weight in v (see the module docstring), as a share of the largest. Without it, some weights tend to 0.
 _LEAST_WEIGHT = 1e-8
 
 

@@ -43,7 +43,7 @@ def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[lis
 
 
 def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
-    """Yield the column sets of a marginal's residuals: all subsets of its columns, without columns of one value."""
+    """Yield the column sets of a marginal's residuals: all subsets of its columns, without single-valued columns."""
     wide = [column for column in marginal if sizes[column] > 1]
     return chain.from_iterable(combinations(wide, length) for length in range(len(wide) + 1))
 

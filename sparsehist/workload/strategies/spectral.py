@@ -2,8 +2,8 @@
 
 W is AᵀA for all prefix sums or all ranges. Multiplying R by an orthogonal matrix does not change the distribution of
 releases, so we may choose R·x = κ^½ ∘ S(x/d) and R⁻¹·z = d ∘ Sᵀ(z/κ^½). Here S is a fast orthogonal
-transform, κ the eigenvalues of K = W^½ + c·I, d the column scaling, and ∘ multiplies entries.
-Bounds: docs/mathematics.md, "Workloads".
+transform, the vector κ contains the eigenvalues of K = W^½ + c·I, d is the column scaling, and ∘ is the product of
+vectors entry by entry. Bounds: docs/mathematics.md, "Workloads".
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Spectral(Invertible):
         return keys * float(np.sqrt(2 * self._spectrum / n).sum() / self._scales.min()) * ROUND_UP
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Bound the entries of any row of RᵀR. For many cells, use the largest entry on each diagonal of RᵀR."""
+        """Return bounds on the entries of a row of RᵀR: for many cells, the largest entry on each diagonal of RᵀR."""
         n, keys, d = self.kernel.n, min(max_keys, self.kernel.n), self._scales
         if n <= LARGEST_GRAM:
             return super().gram_row(keys)

@@ -45,7 +45,7 @@ class SquareRoot(Invertible):
         return _filtered(self._inverse, (a * along(self._norms, a))[::-1])[::-1]
 
     def cell_variance(self) -> float:
-        """Return an upper bound on the mean variance of cells: assume n nonzero entries in all rows of R⁻¹."""
+        """Return an upper bound on the mean variance of cells, computed as if R⁻¹ had no zero entries."""
         return float(np.mean(self._norms**2) * (self._inverse @ self._inverse))
 
     def l2(self, max_keys: int) -> float:

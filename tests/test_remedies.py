@@ -71,7 +71,7 @@ def test_a_periodic_series_with_periods_is_not_dropped():
             period.release("r", level=1)
         store.drop(period.name)
         if released:
-            with pytest.raises(RefusedError, match="was ever released"):
+            with pytest.raises(RefusedError, match="had periods that were released"):
                 store.drop("s")
         else:
             store.sql("DROP SERIES IF EXISTS s")

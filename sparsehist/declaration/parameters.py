@@ -35,7 +35,7 @@ class Parameter:
     most: int | None = None  # largest allowed whole number
     choices: tuple[Any, ...] = ()  # the allowed values; empty if they are not limited to a list
     read: Callable[[Any], Any] | None = None  # function that converts a given value to its canonical form
-    show: Callable[[Any], str] | None = _readable  # function that formats the value; None hides the parameter
+    show: Callable[[Any], str] | None = _readable  # formats the value for tables; None leaves it out of them
     option: Any = str  # type of the command-line option; None if there is no option
     sql: bool = True  # whether SQL accepts the parameter in WITH (…)
     example: str = ""  # an example value in SQL
@@ -90,7 +90,7 @@ class Record:
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Return a function that makes a record of one of the classes `kinds` from text. It returns records unchanged."""
+    """Return a function that reads a record of a class in `kinds` from text, and returns a given record unchanged."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
     notation = Notation(what, "numbers, strings, True and False", lambda: advice, bare=True)
 

@@ -192,7 +192,7 @@ class Limits:
                 self.disjoint.append(frozenset(details["populations"]))
             case "declare periods":
                 self.periods[population], self.declarations[population] = every_of(details["every"]), details
-            case "drop periods":  # no period was ever released, so the budget is removed too
+            case "drop periods":  # allowed only before the first release, so the budget is removed too
                 self.periods.pop(population, None)
                 self.budgets.pop(population, None)
                 self.finished.discard(population)
@@ -206,7 +206,7 @@ class Limits:
         return changed
 
     def cap(self, series_id: str, declared: Fraction | None, first_release: int = 0) -> Limit:
-        """Return the current cap of a series: the declared cap, or the level to which it was raised."""
+        """Return the current cap of a series: the declared cap, or the value to which it was last raised."""
         history = [] if declared is None else [(0, declared)]
         return _limit(history + self._caps.get(series_id, []), first_release, operator.le)
 

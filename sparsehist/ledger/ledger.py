@@ -67,7 +67,7 @@ class Ledger:
 
     def with_release(self, release: Spending, *beside: Spending) -> Ledger:
         """Return the ledger after a release and any further charges that are committed together with it."""
-        # Charges depend on the order of first releases. This release comes last, so give it the largest generation.
+        # Charges can depend on the order of the series' first releases. This release comes after all of them.
         first = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
         generation = 1 + max(first, default=0)
         after = self.with_series(self.accounts[release.series_id].with_release(release, generation))
@@ -224,9 +224,10 @@ class Ledger:
     # Cost to one privacy unit
 
     def cost_of(self, accounts: Iterable[Account]) -> Cost:
-        """Return the total cost of some series to one unit.
+        """Return the total cost of these series to one unit.
 
-        If a unit counts in at most `most_periods` periods of a periodic series, add only the costliest periods.
+        If a unit counts in at most `most_periods` periods of a periodic series, only that many periods are added: the
+        costliest ones.
         """
         others, in_periods = list[Cost](), dict[str, list[Account]]()
         for account in accounts:
@@ -303,8 +304,8 @@ class Ledger:
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
         """Return how much of a filter's limit is left for a series, and how many series were charged before it.
 
-        A series with Poisson noise takes half of the delta that the series charged before it left, so its charge
-        depends on the number of these series.
+        The first series with Poisson noise is charged at half of delta, the second at a quarter, and so on. So the
+        charge of such a series depends on how many were charged before it.
         """
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]

@@ -28,7 +28,7 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the name that filters use for a noise family: gaussian, poisson or skellam; for others, the currency."""
+    """Return the name of a noise family in filters: gaussian, poisson or skellam; otherwise its currency."""
     return _LAWS.get(family, currency_of(family))
 
 

@@ -126,7 +126,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
 
 
 def measure_sums(declaration: Declaration, level: Level | Mapping[str, Level] | None) -> tuple[MeasureSums, ...]:
-    """Return a `MeasureSums` for each measure to release. `level` is the argument `measures` of `Series.release`."""
+    """Return a `MeasureSums` for each measure to release. `level` is the caller's argument `measures=`."""
     levels = {} if level is None else levels_by_name(declaration.measures, level)
     return tuple(
         MeasureSums(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))
@@ -170,7 +170,7 @@ def requested(
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check the parameters of a release of cells, and return a `CellRequest`. `level_fields` returns `levels`."""
+    """Return a checked request for a release of cells. `levels` has the fields that `level_fields` returns."""
     if sum(value is not None for value in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
             "give only one of threshold=, false_keys= (for closed domains) and open_delta= (for open domains)",
@@ -341,7 +341,8 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
     """Return the joint guarantee of all releases of a series with an open domain, in words.
 
-    This is the guarantee of the noise, given in `words`, except for an event of probability `delta`.
+    `words` states the guarantee of the noise, which holds for all releases together, except for an event of
+    probability `delta`.
     """
     zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
     joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"
@@ -360,8 +361,8 @@ def measure_limits(frame: pl.DataFrame, metadata: CellMetadata, alpha: float) ->
     """Return confidence limits of a release's sums and means; each interval has a confidence of at least 1 - `alpha`.
 
     Columns have names such as price_sum_low, price_sum_high, price_mean_low and price_mean_high; shape (rows,) each.
-    Limits of means are computed only for Gaussian noise. They are infinite if, at this confidence, the log may have
-    no rows with the key, so that the mean is undefined. If a measure cannot be negative, its limits are at least 0.
+    Limits of means are computed only for Gaussian noise. They are infinite if the noisy number of rows with the key
+    is so small that the true number may be 0. If a measure cannot be negative, its limits are at least 0.
     """
     limits: dict[str, FloatArray] = {}
     laws = {sums.measure.name: sums for sums in sums_published(metadata)}
@@ -400,7 +401,7 @@ def _ratio_limits(
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Return each measure's mean: its noisy sum divided by the noisy number of rows, or NaN if this is at most 0."""
+    """Return the means of measures: noisy sum / noisy number of rows, or NaN where that number is at most 0."""
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}

@@ -1,8 +1,9 @@
 """Draw the noise of a release of counts and of sums of measures, and read the rows of a committed release.
 
-Each measure has a noise path of its own. For each cell that was published with this measure, the path stores the true
-sum, and its noise at all levels. The noise of sums is independent of the noise of counts, so noisy counts may decide
-which sums are published (docs/mathematics.md, measures). Sums are committed together with the counts of the release.
+Each measure has its own noise path. When a cell is first published with a sum of the measure, the true sum is stored
+on this path, with noise at all levels released so far. Noise at a later level is added when that level is released.
+The noise of sums is independent of the noise of counts, so noisy counts may decide which sums are published
+(docs/mathematics.md, measures). Sums are committed together with the counts of the release.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class CellPath(_TrackingPath):
     def statement(self, request: CellRequest, metadata: CellMetadata) -> str:
         declaration, level = self.locked.declaration, present(request.level)
         if declaration.domain.is_open:
-            # In an open domain, the stated delta is that of all releases together. So the stated level must be that
-            # of all releases together, too: the level of the finest release.
+            # In an open domain, delta is stated for all releases together. So the level must be stated for all
+            # releases together, too: it is the level of the finest release.
             level = max([level, *(spent_level for spent_level, _ in self._past)])
         words = declaration.family_in_units.statement(level)
         if declaration.domain.is_open:
@@ -192,7 +193,7 @@ class MeasurePath(_TrackingPath):
         """Return noisy sums for the rows of a release, in units of the measure's column."""
         (tracked, empty_keys), step = self.tracked(), self.request.measure.step
         of_cell, nonempty = np.empty(shown.position.size, np.int64), shown.position >= 0
-        order = np.argsort(tracked.position, kind="stable")  # empty cells come first: their position is -1
+        order = np.argsort(tracked.position, kind="stable")  # by position: empty cells (-1) come first
         of_cell[nonempty] = order[np.searchsorted(tracked.position[order], shown.position[nonempty])]
         numbered = empty_keys.with_columns(cell=order[: empty_keys.height])
         cells = shown.empty_keys.join(numbered, on=empty_keys.columns, how="left", maintain_order="left")["cell"]
@@ -248,8 +249,8 @@ def _assign_cells(
     count, start, _ = files.groups
     counted = counts > 0
     of_file = np.searchsorted(count, counts[counted])
-    # The newly tracked cells of a group are consecutive in the counts file and in `new.group`. So one offset for each
-    # group is enough: the position of such a cell in the counts file, minus its index in `new.group`.
+    # The newly tracked cells of a group are consecutive both in the counts file and in `new.group`. So the position
+    # of a cell in the counts file is its index in `new.group` plus an offset that all cells of the group share.
     ahead = np.searchsorted(new.group, np.arange(counts.size))
     ahead[counted] = start[of_file] + n_taken[of_file] - ahead[counted]
     of_group = counts[new.group]

@@ -130,10 +130,10 @@ def _registered(state: State, declaration: Declaration, new: SeriesRecord, writt
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return the source to count. A query is checked, and returned with its current sources and files.
+    """Return the source to count. An SQL query is checked, and returned with its current sources and files.
 
-    Raise an error if a row of the query's result may depend on several units, unless the query or the declaration is
-    `unverified`.
+    Raise an error if a row of the query's result may depend on several units, unless the query or the declaration has
+    `unverified=True`.
     """
     if not isinstance(source, Query):
         return source
@@ -188,7 +188,7 @@ def _counted(
     else:
         counted = count_keys(log, may_be_empty=may_be_empty, **declared)
         engine = counted.engine
-        if home.reproducible:  # engines differ in row order and in whether they list keys with count 0
+        if home.reproducible:  # give the same rows in the same order with every engine
             counted = CountedKeys.of(counted.frame.filter(pl.col("count") > 0).sort(pl.all()), engine)
         (counts,) = _countable([counted.counts], may_be_empty=True)
         how["progress"]("writing")

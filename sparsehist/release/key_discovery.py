@@ -1,7 +1,7 @@
-"""Discover keys privately in a few rounds of weighted counts, and publish them as a catalogue.
+"""Discover keys privately in a few rounds, and publish them as a catalogue: a domain that lists its keys.
 
 Each round is a series over an open domain, with one release. A unit with m keys adds 1/sqrt(m), rounded down, to the
-weight of each of its keys, so the L2 norm of these weights is at most 1. Keys that were discovered are left out of
+count of each of its keys, so the L2 norm of all that it adds is at most 1. Keys that were discovered are left out of
 later rounds, so the other keys of a unit get more weight.
 
 Source: MAD2R (arXiv:2502.08878) and DP-SIPS (arXiv:2301.01998) for the rounds; docs/mathematics.md, "Discovery".

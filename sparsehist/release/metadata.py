@@ -27,10 +27,11 @@ LEVELS = ("0.001", "0.01", "0.1", "1")
 
 @dataclass(frozen=True)
 class Request:
-    """The parameters of a release, as a caller requested them. If the release exists, None matches any value.
+    """The parameters of a release, as a caller requested them.
 
-    `goal` is an (epsilon, delta) that was requested instead of a level. `open_room` is the delta that a release of an
-    open domain may still spend, given the budget and the goal; None if neither limits it.
+    If the release exists already, a parameter that is None matches any value of it. `goal` is an (epsilon, delta)
+    that was requested instead of a level. `open_room` is the delta that a release of an open domain may still spend,
+    given the budget and the goal; None if neither limits it.
     """
 
     kind: ClassVar[str]
@@ -75,7 +76,7 @@ def level_fields(
 def checked_levels(
     levels: Levels, epsilon: Level | None = None, delta: Level | None = None
 ) -> list[Fraction | EpsilonDelta]:
-    """Check the candidate levels of a plan. Return a list of them without duplicates, which may be empty.
+    """Check the candidate levels of a plan. Return them without duplicates, or [] if none were given.
 
     A candidate is a level or an (epsilon, delta) pair; `epsilon` and `delta` together give one candidate.
     """
@@ -117,10 +118,10 @@ class Metadata:
     threshold: float | None  # threshold in counts; None if every cell or answer is published
     numerical_slack: float  # bound on the total variation distance between the computed and the stated distribution
     guarantee: str = ""  # in words
-    declaration: Declaration  # for a running series, `declaration.source` describes the steps up to the released one
+    declaration: Declaration  # for a running series, `declaration.source` describes the steps up to the one released
     epsilon_delta: str | None = None  # the (epsilon, delta) that was requested instead of a level
-    # Only in a periodic series: total cost of all releases so far, as a rho. `per_period` protects the rows of a unit
-    # in any one period, and `per_user` protects all rows of a unit.
+    # Only in a periodic series: total cost of all releases so far, as a rho. `per_period` is the cost if only the
+    # rows of a unit in one period are protected, and `per_user` is the cost if all its rows are protected.
     per_period: str | None = None
     per_user: str | None = None
     store: str | None = None
@@ -140,7 +141,7 @@ class Metadata:
 
     @property
     def delta_spent(self) -> float:
-        """Delta that this and all earlier releases of the noise path spent; 0 unless the domain is open."""
+        """Delta spent on the noise path so far, including this release; 0 unless the domain is open."""
         return 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -163,7 +164,7 @@ class CellMetadata(Metadata):
     false_keys: float | None  # target for `expected_false_keys`; None in open domains, or if a threshold was given
     expected_false_keys: float  # expected number of empty cells that are published
     delta_share: float | None = None  # delta that this release may spend in an open domain (requested or default)
-    delta_infinity: float | None = None  # delta that this and all earlier releases spend in an open domain
+    delta_infinity: float | None = None  # delta spent so far in an open domain, including this release
     delta_remaining: float | None = None
     counts: str | None = None  # what a count means, in words; None if it is a number of units
     measure_levels: dict[str, str] | None = None  # level of each measure, charged in addition to the level of counts

@@ -81,15 +81,15 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
 
 
 def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> None:
-    """Erase a series. A periodic series can be erased only if it has no periods and none was ever released."""
+    """Erase a series. A periodic series can be erased only if it has no periods and no period was ever released."""
     ledger = Ledger.of(state)
     if name not in ledger.limits.periods:
         home.find(state, name)
         state.drop_series(name, reason=reason)
     elif _in_use(ledger, name):
         raise RefusedError(
-            f"{name!r} cannot be dropped, because it is a periodic series that has periods, or of which a period was "
-            "ever released: drop the series of its periods instead, by their names"
+            f"{name!r} cannot be dropped, because it is a periodic series that has periods, or had periods that were "
+            "released: drop the series of its periods instead, by their names"
         )
     else:
         state.declare("drop periods", population=name, reason=reason)
@@ -130,10 +130,10 @@ def append_period(
             if len(records) >= rule.n_periods:
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
-            # The units of earlier periods are read only if this period is new. Otherwise, its existing series is
-            # returned. Another process may drop that series after this check. Then the log is counted without
-            # knowing which units were counted in earlier periods, but `_check_same` raises an error before the
-            # result is stored.
+            # The units of earlier periods are read only if this period is new; otherwise, `counted_into` returns its
+            # existing series. If another process drops that series before then, the log is counted without knowing
+            # which units were counted in earlier periods, but `_check_same` raises an error before the result is
+            # stored.
             full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
             series_ids = [record.series_id for record in records]
             further = {

@@ -150,7 +150,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
     """Return the ledger against which the releases of a series are checked.
 
     If the series has no cap, budget or periods, a ledger without earlier releases is enough, and faster to make.
-    `whole` asks for the complete ledger in any case.
+    If `whole` is true, the complete ledger is always returned.
     """
     limits = Limits(state.events(limits=True))
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)

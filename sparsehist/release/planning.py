@@ -201,7 +201,7 @@ class Planner:
         def enough(level: Fraction) -> bool:
             try:
                 metadata, _ = self.release(level)
-            except LevelError:  # the noise is too small or too large to be added exactly
+            except LevelError:  # the noise cannot be added exactly: too small above level 1, else too large
                 return level > 1
             return bool(publication_probability(*_law(metadata), [count])[0] >= probability)
 

@@ -1,8 +1,9 @@
-"""Sessions that answer interactive queries about keys. A session is one noise path, charged when it first opens.
+"""Sessions that answer interactive queries about keys. A session is charged when it is first opened.
 
-The first commit opens the session. Each later commit adds one update: a file with a measured answer, and with the
-noise of the threshold for later queries. The session's estimate of all counts, called the hypothesis, is computed
-from these updates.
+A query is answered from the hypothesis, which is the session's estimate of all counts, if the noisy error of this
+answer is below a noisy threshold. Otherwise, the answer is measured: noise is added to the true answer. Each session
+is one noise path. The first commit opens the session. Each later commit adds one update: a file with a measured
+answer, and with the noise of the threshold for later queries. The hypothesis is computed from these updates.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
 
 @dataclass(frozen=True, repr=False)
 class Update:
-    """A measured answer of a session. The noise of the threshold is secret; the other fields are public."""
+    """A measured answer, and noise for the threshold of later queries. Only `threshold_noise` is secret."""
 
     high: bool  # whether the answer estimated from the hypothesis was too high
     value: int  # in counts
-    threshold_noise: int  # noise of the threshold for later queries, in counts
+    threshold_noise: int  # added to the error threshold for later queries, in counts
     packed: bytes  # the predicate: one bit per cell
 
     def as_bytes(self) -> bytes:
@@ -73,7 +74,7 @@ class Update:
 
 @dataclass(frozen=True, repr=False)
 class QueryRequest(Request):
-    """The requested parameters of a session. If the session exists, None matches any stored value."""
+    """The requested parameters of a session. If it exists already, a parameter that is None matches any value."""
 
     kind: ClassVar[str] = INTERACTIVE
 
@@ -131,7 +132,7 @@ def queries_requested(
 def _weighing(
     declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
 ) -> Weighing:
-    """Return parameters of the multiplicative weights mechanism. `mass` is the measured sum of all counts, if any."""
+    """Return the parameters of multiplicative weights. `mass` is the sum of all counts, or None if not measured."""
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,
@@ -202,7 +203,7 @@ class QueryPath(NoisePath):
         return f"{rho} and {pure} for the whole session, whatever is asked"
 
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of the first threshold and, if `mass` is not declared, a noisy sum of all counts."""
+        """Draw the noise of the first error threshold. Measure the sum of all counts if `mass` is not declared."""
         locked, mass = self.locked, metadata.mass
         parameters, attached = _weighing(locked.declaration, metadata), list[RegisteredFile]()
         threshold_noise = parameters.noise(2).sample(1, parameters.levels[0], rng=rng)[0]
@@ -270,7 +271,10 @@ class QuerySession:
 
     @property
     def answers(self) -> pl.DataFrame:
-        """One row per measured answer: update (its number) and value. Number 0 is a measured sum of all counts."""
+        """One row per measured answer: its number (column update) and value.
+
+        If the session measured the sum of all counts, this sum has the number 0.
+        """
         rows = [] if self._metadata.mass is not None else [(0, present(self.parameters.mass))]
         rows += [(number, update.value) for number, update in enumerate(self._updates.values(), 1)]
         return pl.DataFrame(rows, schema=_ANSWERS, orient="row")
@@ -339,8 +343,8 @@ class QuerySession:
     def _commit_pending(self, path: QueryPath, called_at: str) -> None:
         """Commit the pending update, if any. This costs nothing, because opening the session paid for all updates.
 
-        If the commit fails, the caller learns from the error that the answer had to be measured. So the update must
-        not be discarded: the next call commits it first.
+        If the commit fails, the error itself reveals that the answer had to be measured, so the update must count.
+        Therefore it is kept, and the next call commits it first.
         """
         update, state = self._pending, path.locked.state
         if update is not None and self.updates_left and update.packed not in self._updates:

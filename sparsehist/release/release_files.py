@@ -82,10 +82,7 @@ def write_release(
 
 
 def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
-    """Return whether a file contains this release.
-
-    The file does if its bytes equal `content`, or if it is a Parquet file with the random id of the release.
-    """
+    """Return whether a file has the bytes `content`, or is a Parquet file with the random id of this release."""
     try:
         if target.stat().st_size == len(content) and target.read_bytes() == content:
             return True
@@ -153,7 +150,7 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 
 def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
-    """Raise an error if these cannot be the rows of a release. Messages quote no names, which may be forged."""
+    """Raise an error if `frame` cannot be the rows of a release. Quote no names of the file: they may be forged."""
     columns = dict(frame.schema)
     counts = [name for name in ("noisy_answer", "noisy_count") if name in columns]
     if not counts:

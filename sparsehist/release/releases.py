@@ -38,7 +38,7 @@ _ENDS = ("low", "high")
 
 
 def release_of(frame: pl.DataFrame, metadata: Mapping[str, Any], **origin: Any) -> Release | WorkloadRelease:
-    """Return a `Release` or `WorkloadRelease` of rows and metadata. `origin` may contain `home` and `repeated`."""
+    """Return a `Release` or a `WorkloadRelease`, as the metadata says. `origin` is passed to the constructor."""
     kind = WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release
     return kind(frame, metadata, **origin)
 
@@ -237,7 +237,7 @@ class Release(AnyRelease):
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Return the frame with added columns: `solve` computes those called `names`; `further` has the others."""
+        """Return the frame with more columns: those in `names`, computed by `solve`, and those in `further`."""
         public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():
@@ -368,7 +368,7 @@ def as_keys(
 
 
 def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
-    """Read a release from a Parquet file, without its store. No code that an untrusted file names is imported.
+    """Read a release from a Parquet file, without its store. The file may be untrusted: no code that it names is run.
 
     Raises:
         NotFoundError: If there is no such file.

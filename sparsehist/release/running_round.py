@@ -119,7 +119,7 @@ class RunningPath(NoisePath):
             threshold=metadata.effective_threshold,
             level_noise=None if point in past.points else drawn.tracked,
             positions=positions,
-            counts=np.zeros(positions.size, np.int64),  # not used: `rows` reads counts from the files of steps
+            counts=np.zeros(positions.size, np.int64),  # placeholders: `rows` reads counts from step files
             empty_keys=fresh,
             paths=dict(zip(history.points, drawn.paths, strict=True)),
             step=point.step,
@@ -137,7 +137,7 @@ class RunningPath(NoisePath):
         return published_frame(self.locked.declaration.key, self.files.all_keys.__getitem__, shown)
 
     def _tracked(self) -> tuple[IntArray, pl.DataFrame]:
-        """Return each tracked key's row number in `files.all_keys` (-1 if it is empty), and the tracked empty keys.
+        """Return the row of each tracked key in `files.all_keys` (-1 for an empty key), and the tracked empty keys.
 
         A tracked key that is empty keeps its noise when units touch it at a later step.
         """

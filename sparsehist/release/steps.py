@@ -171,7 +171,7 @@ class StepFiles:
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
-        """Return the keys that these units counted towards so far, as columns row (index in `units`) and key."""
+        """Return the keys that units counted towards so far. Columns: row (index in `units`) and key (its number)."""
         # Do not join an empty Series: its data type may differ from the data type of the stored units.
         if self._pairs is None or not units.len():
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})

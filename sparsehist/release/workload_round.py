@@ -1,9 +1,9 @@
 """Make releases of workloads: choose a strategy, draw the noise, and round the answers.
 
-A rounded answer must reveal no more than the noisy answer. If a strategy has noise for each cell, this noise is
-rounded before cells are summed, to a grid that contains all integers. Otherwise, noise is rounded and added to exact
-integer answers. Rounding is up or down at random, so that the mean stays the same (docs/mathematics.md, "Numerical
-slack").
+A rounded answer must reveal no more than the noisy answer. If the strategy adds noise to each cell, this noise is
+rounded to a grid that contains all integers, and only then are cells summed. Otherwise, the noise of each answer is
+rounded, or the noisy answer itself if exact answers are not integers. Rounding is up or down at random, so that
+the mean stays the same (docs/mathematics.md, "Numerical slack").
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def workload_metadata(
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, by_cell = noise_std * math.sqrt(price.least), cell_grid(strategy, noise_std)
-    # The standard deviation of answers must be in the allowed range and, if cells have noise, so must that of cells.
+    # Check the standard deviation of the answers and, if each cell gets noise, also that of the cells.
     added = (std,) if by_cell is None else (std, noise_std)
     check_std(std if std < _LEAST_STD else max(added), _LEAST_STD, _LARGEST_STD, "counts")
     return WorkloadMetadata(
@@ -302,7 +302,7 @@ def key_domains(domain: Domain) -> tuple[Domain, ...]:
 
 
 def numbers_of(domain: Domain, name: str) -> KeyNumbers:
-    """Return a function that takes keys of a column, as a caller writes them, and returns their numbers."""
+    """Return a function that turns a caller's keys of the column `name` into their indexes in the domain."""
 
     def numbers(keys: Sequence[Any]) -> IntArray:
         if domain.size >= _NUMBERED:
@@ -332,7 +332,7 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
 
 
 def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
-    """Return a frame that describes each query by keys, not by the numbers of keys.
+    """Return a frame that describes each query, with keys in place of their indexes in the domain.
 
     For ranges of a single key column, the frame has the columns low and high. For other queries, it has the key
     columns (null if a query sums over the column), columns such as day_low and day_high, or only the query's index.
@@ -356,7 +356,7 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Scale a noise family to the sensitivity of R·x. Raise an error if noise is integer but R has other entries."""
+    """Scale a noise family to the sensitivity of R·x. Raise an error if noise is integer and R is not."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
             "integer noise needs a strategy with integer weights: use strategy='auto', which chooses one; got "
@@ -372,7 +372,8 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
     1 is a multiple of the grid step, so counts plus rounded noise are on the grid. The step is so small that random
     rounding adds less than 7e-4 of the noise's variance to any answer. Proof: let Z have variance 1, and let a be a
     row of A. The noise of the answer a·x has variance a·(RᵀR)⁻¹·aᵀ, which is at least a·aᵀ divided by the largest
-    eigenvalue of RᵀR. Rounding adds a variance of grid²·a·aᵀ/6.
+    eigenvalue of RᵀR. Rounding adds a variance of grid²·a·aᵀ/6, and grid² is at most 1/256 divided by this
+    eigenvalue.
     """
     if not strategy.invertible:
         return None
@@ -385,7 +386,7 @@ def slack_of(
 ) -> float:
     """Return the numerical slack of a workload release.
 
-    If noisy cells are rounded, this is the slack of cells, and otherwise the slack of answers. `least` is the
+    It is the slack of noisy cells if these are rounded, and otherwise the slack of noisy answers. `least` is the
     least variance of an answer if Z has variance 1; `past` has the levels released on this path.
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload

@@ -55,13 +55,13 @@ _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "dr
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-# The other columns are named after releases. Such names contain no spaces, so they differ from this column name.
+# Name of the key column. The other columns have the names of releases, which never contain spaces.
 _KEY = "key (largest first)"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the report, shown only if it has rows. The last `numbers` columns are right-aligned."""
+    """A table of the report, shown only if it has rows. The last columns, as many as `numbers`, are right-aligned."""
 
     caption: str
     rows: Sequence[Row]

@@ -96,7 +96,7 @@ def read_graph(graph: Any) -> Graph:
 
 
 def _numbered(nodes: Iterable[Hashable], pairs: Iterable[Any]) -> tuple[dict[Any, int], IntArray]:
-    """Assign a number to each node in `nodes` and `pairs`. Return a dict from node to number, and numbered pairs."""
+    """Return a dict from node to number, and an array with the numbers of both nodes of each pair."""
     people: dict[Any, int] = {}
     try:
         for node in nodes:

@@ -1,6 +1,6 @@
 """Releases for readers with different levels. A coalition knows no more than its member with the finest level.
 
-Source: [KHP section 4.4], [ARNP section 2]. For levels by distance, and coalitions, also [KHP eq. 43, section 4.3,
+Source: [KHP section 4.4], [ARNP section 2]; for levels by distance and for coalitions, also [KHP eq. 43, section 4.3,
 Figures 5 to 7].
 """
 
@@ -100,7 +100,7 @@ class Audiences:
 
     def _level(self, reader: Hashable) -> Fraction:
         if reader not in self._levels:
-            raise InputError(f"there is no reader {shown(reader)}: admit this reader at a level first")
+            raise InputError(f"call admit() first: there is no reader {shown(reader)}")
         return self._levels[reader]
 
 

@@ -43,8 +43,8 @@ class DenseRelease:
         family: The noise family, with its sensitivity.
         level: The exact level.
         metadata: level, noise, sensitivity, std, grid, truth_step, rounding_charge, guarantee, cap, size,
-            post_processing (names, in order), lossless (a text: what releases reveal together) and lineage (the
-            noise paths from the original vector to this release, each with the level of the release on it).
+            post_processing (names, in order), lossless (a text that says what releases reveal together) and lineage
+            (the noise paths from the original vector to this release, each with the level of the release on it).
     """
 
     values: NoiseArray

@@ -1,9 +1,9 @@
 """The state of a `MultipleRelease`, and functions that draw a level, publish a level, or erase the truth (`seal`).
 
-At each level, a noisy value is the sum of an anchor (at first the truth) and an offset (at first the noise). To erase
-the truth, `seal` rounds the noise at the cap down to the grid of the truth, and moves it from the offsets into the
-anchor. Then the state depends only on the release at the cap and on noise independent of the truth. Coarser levels
-can still be drawn: `coarsen` and `between` depend only on differences of noise (modulo k, if noise is modulo k).
+A noisy value is an anchor (at first the true value) plus an offset for its level (at first the noise). To erase the
+truth, `seal` rounds the noise at the cap down to the grid of true values, adds it to the anchor, and subtracts it
+from all offsets. Then the state depends only on the release at the cap and on noise independent of the truth. Coarser
+levels can be drawn, as `coarsen` and `between` depend only on differences of noise (modulo k, if noise is modulo k).
 
 Papers: [ARNP Thm 1.2, Def. 4.1, Lemma 4.2, Thm 4.4]; [KHP Thm 10, Thm 11, Figure 4]; [KHP poster Thm 2].
 """
@@ -30,7 +30,7 @@ _WIDEST = 2.0**20
 class DenseState:
     """A vector and its noise at all levels drawn so far. It is secret until `seal` erases the truth.
 
-    `anchor` has shape (n,) and holds multiples of `truth_step`. `offsets` maps each level to an array of shape (n,).
+    The noisy values at a level are anchor + offsets[level], shape (n,). Anchors are multiples of `truth_step`.
     """
 
     family: DenseFamily
@@ -45,7 +45,7 @@ class DenseState:
 
 
 def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseArray:
-    """Draw the offsets of a new level, shape (n,), without changing the state. Source: [ARNP Alg. 4, Alg. 5]."""
+    """Draw the offsets (noisy values minus anchor) of a new level; shape (n,). Source: [ARNP Alg. 4, Alg. 5]."""
     drawn = np.empty_like(state.anchor)
     for part in chunks(state.size):
         known = {other: offsets[part] for other, offsets in state.offsets.items()}
@@ -68,7 +68,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth with noisy values at the level `cap`. All levels up to the cap can still be drawn.
 
     Real-valued noise is first rounded to a grid whose step is about 2**-25 times the std at the cap. Otherwise, the
-    lowest bits of the kept noise would show how large the removed noise was. An interrupted `seal` erases the state.
+    lowest bits of the new offsets would show how large the old ones were. An interrupted `seal` erases the state.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"seal at the finest released level, not at {level_text(cap)}")
@@ -89,7 +89,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
 
 
 def _move_anchor(state: DenseState, cap: Fraction) -> None:
-    """Subtract the noise at the cap, rounded down to the truth's grid, from all offsets, and add it to the anchor."""
+    """Move the noise at the cap, rounded down to multiples of `truth_step`, from the offsets to the anchor."""
     moved = np.zeros(chunks(state.size)[0].stop, state.anchor.dtype)
     lattice = None if state.family.integer else kept_step(state.family.std(cap))
     for part in chunks(state.size):
@@ -105,7 +105,7 @@ def _move_anchor(state: DenseState, cap: Fraction) -> None:
         for offsets in state.offsets.values():
             offsets[part] -= shift
             _wrap(state, offsets[part])
-    # The anchor minus `moved` would reveal the truth of the last chunk, so overwrite `moved`.
+    # `moved` still contains the noise of the last chunk, which would reveal the true values, so overwrite it.
     moved.fill(0)
 
 

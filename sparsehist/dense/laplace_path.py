@@ -42,7 +42,7 @@ class LaplacePath:
     def __init__(
         self, sensitivity: float, coarsest: Fraction, finest: Fraction, finest_values: FloatArray, jumps: Jumps
     ) -> None:
-        """Store the parts of a path; `jumps` must be sorted by coordinate, then from fine to coarse."""
+        """Store the parts of a path. `jumps` must be sorted by coordinate, then by descending level."""
         self._sensitivity, self._coarsest, self._finest = sensitivity, coarsest, finest
         self._finest_values, self._jumps = finest_values, jumps
 
@@ -59,7 +59,7 @@ class LaplacePath:
         return self._coarsest, self._finest
 
     def jumps(self) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return coordinate, level and size of all m jumps, sorted by coordinate, then from fine to coarse.
+        """Return coordinate, level and size of all m jumps, sorted by coordinate, then by descending level.
 
         Shape (m,) each. The noise at a level is the noise at the finest level plus all jumps between the two levels.
         """
@@ -72,7 +72,7 @@ class LaplacePath:
         """Return the noise at a level, in counts; shape (n,). Raise LevelOrderError for levels outside `interval`."""
         target = as_level(level)
         if not self._coarsest <= target <= self._finest:
-            raise LevelOrderError(f"extend the path first, to cover the level {level_text(target)}")
+            raise LevelOrderError(f"the path does not cover this level; extend it first: {level_text(target)}")
         if target == self._finest:
             return self._finest_values.copy()
         past = self._jumps.levels >= level_float(target)
@@ -91,7 +91,7 @@ class LaplacePath:
         elif target > self._finest:
             fine, new = _jumps_to_finer(fine, sensitivity, self._finest, target, rng=rng)
         else:
-            raise LevelOrderError(f"use evaluate() instead: the path already covers level {level_text(target)}")
+            raise LevelOrderError(f"the path already covers this level; use evaluate() instead: {level_text(target)}")
         both = Jumps(*(np.concatenate(pair) for pair in zip(self._jumps, new, strict=True)))
         order = np.lexsort((-both.levels, both.coordinate))
         ordered = Jumps(both.coordinate[order], both.levels[order], both.values[order])
@@ -143,7 +143,7 @@ def _laplace_draws(size: int, *, rng: Generator) -> FloatArray:
 def _jumps_to_coarser(
     start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
 ) -> Jumps:
-    """Draw the jumps between two levels, given noise at `finest`; sorted by coordinate, then from fine to coarse."""
+    """Draw the jumps between two levels, given noise at `finest`. Sort by coordinate, then by descending level."""
     span = math.log(finest / coarsest)
     counts = poisson(2.0 * span, start.size, rng=rng)
     coordinate = np.repeat(np.arange(start.size), counts)

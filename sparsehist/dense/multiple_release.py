@@ -121,7 +121,7 @@ class MultipleRelease:
             raise DeclarationError("step can only be set for real noise; integer families publish whole numbers")
         vector = read_truth(truth, family, truth_step)
         if chosen is not None and chosen > vector.step:
-            raise DeclarationError(f"step must divide the grid step of the truth, {vector.step:g}, got {shown(step)}")
+            raise DeclarationError(f"step {shown(step)} is larger than the grid step of true values, {vector.step:g}")
         self._begin(DenseState(vector.family, vector.values, vector.step), finest, chosen, vector.charge)
 
     @classmethod
@@ -169,7 +169,7 @@ class MultipleRelease:
         ancestors: tuple[tuple[str, str], ...] = (),
         path: str | None = None,
     ) -> None:
-        """Set all fields. `path` is the name of the noise path, and `ancestors` are the paths that it came from."""
+        """Set all fields. If the vector was resold, `ancestors` lists the earlier releases as (noise path, level)."""
         self._state, self._cap, self._step, self._charge = state, cap, step, charge
         self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
         self._lock, self._process = threading.Lock(), os.getpid()

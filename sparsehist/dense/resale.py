@@ -35,7 +35,7 @@ Line = tuple[tuple[str, Fraction], ...]
 
 
 def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:
-    """Return a state with the values of one release, without the truth. Coarser releases can be drawn from it."""
+    """Return a sealed state (without the truth) from which coarser levels of a published release can be drawn."""
     bought = np.asarray(values)
     if bought.ndim != 1 or bought.size == 0 or bought.dtype.kind not in "iuf":
         raise DataError("a release must be a vector of numbers with at least one entry")
@@ -101,18 +101,18 @@ def tighten(
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:
-    """Return the grid step at a level: 1 for integers, else `step` or min(truth_step, 2**(floor(log2(std)) - 4))."""
+    """Return the grid step at a level: 1 for integers, else `step` (default: min(truth_step, 2**⌊log2(std) - 4⌋))."""
     if state.family.integer:
         return 1.0
     std = state.family.std(level)
     chosen = state.truth_step * grid_step(std / state.truth_step) if step is None else step
     if chosen < std * _FINEST_STEP:
-        raise DeclarationError(f"the grid is too fine for doubles; use a coarser one: step {chosen:g}, std {std:g}")
+        raise DeclarationError(f"the grid is too fine for doubles; increase its step: {chosen:g} at std {std:g}")
     return chosen
 
 
 def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
-    """Return, as a level, the joint cost of several releases of one vector. Some may have been drawn from others.
+    """Return the joint cost of several releases of one vector, as a level. Some releases may be resales of others.
 
     Args:
         releases: Releases that descend from one vector.
@@ -142,12 +142,12 @@ def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
 def _line(release: DenseRelease) -> Line:
     line: Line = tuple((name, Fraction(level)) for name, level in release.metadata["lineage"])
     if not line:
-        raise InputError("this release records no lineage; use a release made by MultipleRelease")
+        raise InputError("the metadata of this release has an empty lineage; use a release made by MultipleRelease")
     return line
 
 
 def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
-    """Return the exact joint level if `exact` (Gaussian noise only), else the level of the lowest common ancestor."""
+    """Return the joint cost: exact, or the level of the coarsest release from which all releases could be resold."""
     depth = 0
     while len({line[: depth + 2][-1][0] for line in lines}) == 1 and all(
         len(line) > depth + 1 and line[depth][1] == lines[0][depth][1] for line in lines

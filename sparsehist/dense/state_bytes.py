@@ -1,4 +1,4 @@
-"""Write an object's state as bytes, and read it: class name, line of JSON, arrays, and a SHA-256 digest of these."""
+"""Convert states to bytes and back. The bytes are a class name, a line of JSON, arrays, and their SHA-256 digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIGEST = 32
 
 
 def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> bytes:
-    """Return a state of the class `kind` as bytes that `unpack` reads. The bytes are as secret as the state."""
+    """Return the state of an object of the class `kind` as bytes for `unpack`. They are as secret as the state."""
     shapes = [[array.dtype.str, list(array.shape)] for array in arrays]
     head = _first_line(kind) + json.dumps({"header": header, "arrays": shapes}).encode() + b"\n"
     parts = [head, *(array.tobytes() for array in arrays)]

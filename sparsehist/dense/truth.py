@@ -21,7 +21,7 @@ _LARGEST_IN_STEPS = 2.0**52
 
 @secret
 class Truth(NamedTuple):
-    """A vector of multiples of `step`. The sensitivity of `family` includes `charge`, which rounding adds to it."""
+    """A vector of multiples of `step`. Rounding the values increased the sensitivity of `family` by `charge`."""
 
     values: NoiseArray
     step: float
@@ -32,8 +32,8 @@ class Truth(NamedTuple):
 def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) -> Truth:
     """Check a vector, and round it to a grid that depends only on public parameters, its dtype and its length.
 
-    Real values are rounded to a grid whose step is at most 2**-14 of the sensitivity, divided by the length of the
-    vector (for the L2 norm, by its square root). The sensitivity grows by the largest possible effect of rounding.
+    Real values are rounded to a grid whose step is at most 2**-14 * sensitivity / n, where n is the length of the
+    vector (for the L2 norm, its square root). The sensitivity grows by the largest possible effect of rounding.
     Integers, and multiples of a declared `truth_step`, are not rounded and cost nothing.
     """
     given = _as_vector(truth)
@@ -55,7 +55,7 @@ def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) 
 
 
 def require_categories(values: NoiseArray, family: DenseFamily) -> None:
-    """If the family has a modulus, raise DataError for values outside 0 … modulus-1."""
+    """If noise is added modulo k, raise DataError unless all values are from 0 to k - 1."""
     modulus = family.modulus
     if modulus is not None and not all(
         0 <= int(values[part].min()) <= int(values[part].max()) < modulus for part in chunks(values.size)

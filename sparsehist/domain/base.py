@@ -122,7 +122,7 @@ class Domain(abc.ABC):
         return self._index(keys)
 
     def keys(self, indices: IntArray) -> pl.DataFrame:
-        """Return the keys of cells, given their numbers (the inverse of `index`). Refuse numbers without a cell."""
+        """Return the keys of cells, given their numbers (the inverse of `index`). Refuse numbers out of range."""
         self._require_indexable()
         numbers = noise_array("cells", indices).astype(np.int64, copy=False)
         if numbers.size and (numbers.min() < 0 or numbers.max() >= self.size):

@@ -77,7 +77,7 @@ def check_series(series: pl.Series, kind: str | None) -> pl.Series:
 
 
 def sha256_of(values: pl.Series) -> str:
-    """Return the SHA-256 digest of catalogue values: of their dtype, the lengths of strings and all bytes."""
+    """Return the SHA-256 digest of catalogue values. It covers their dtype, the lengths of strings, and all bytes."""
     digest = hashlib.sha256(f"{values.dtype}\n".encode())
     if values.dtype == pl.String:
         digest.update(values.str.len_bytes().to_numpy().astype("<u8").tobytes())
@@ -101,7 +101,7 @@ def _canonical(series: pl.Series) -> pl.Series:
     if dtype in (pl.String, pl.Categorical, pl.Enum):
         return series.cast(pl.String)
     if dtype not in (pl.Date, pl.Boolean):
-        raise DomainError(f"the column of a catalogue has the dtype {dtype}, but {_ONE_TYPE}")
+        raise DomainError(f"a catalogue cannot contain values of dtype {dtype}: {_ONE_TYPE}")
     return series
 
 

@@ -23,7 +23,7 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, init=False, repr=False)
 class Integers(Domain, example="integers(1000) or integers(5, 10)"):
-    """The integers from 0 to n − 1, or from low to high, both included.
+    """The integers from 0 to n − 1, or from low to high. Both ends are included.
 
     Keys have the dtype Int64, or UInt64 if the range exceeds Int64.
 

@@ -6,7 +6,7 @@ from sparsehist.domain.base import Domain
 
 
 class UnreadDomain(Domain):
-    """A domain whose keys are not loaded. It can be displayed, compared and used in plans, but not to count a log."""
+    """A domain whose keys are not loaded. It can be displayed, compared and used in plans, but cannot count a log."""
 
     def __init__(self, text: str, columns: int = 1, *, size: int | None = None) -> None:
         self._text, self._columns, self._size = text, columns, size

@@ -33,7 +33,7 @@ class History(NamedTuple):
 
     levels: tuple[Fraction, ...]  # ascending
     thresholds: FloatArray
-    column: IntArray  # index in `levels` of the level of each release; shape (releases,)
+    column: IntArray  # for each release, the index of its level in `levels`; shape (releases,)
 
     def bounds(self, counts: FloatArray) -> FloatArray:
         """Return threshold - count, the largest noise of an untracked cell; shape (levels, counts)."""

@@ -35,7 +35,7 @@ Rising = Callable[[IndexArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class _Law:
-    """For each possible true count, the distribution of noisy counts, and a test of whether a noisy count fits it."""
+    """For each true count, the distribution of noisy counts, and a test that rejects improbable noisy counts."""
 
     family: Family
     level: Fraction
@@ -44,19 +44,19 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """Return ln u(c) for each count c. The test for c rejects y if P[c + Z >= y] or P[c + Z <= y] <= u(c)."""
+        """Return ln u(c) for counts c. The test for c rejects y if P[c + Z >= y] <= u(c) or P[c + Z <= y] <= u(c)."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
         return np.asarray(np.minimum(math.log(self.alpha) + log_published, both_sides))
 
     def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[c + Z >= `noisy`] / u(c)), increasing with c. If at most 0, the test for c rejects `noisy`."""
+        """Return numbers that increase with the count and are at most 0 if its test rejects `noisy` as too high."""
         at_least = noisy - counts - self.step / 2
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[c + Z <= `noisy`] / u(c)), decreasing with c. If at most 0, the test for c rejects `noisy`."""
+        """Return numbers that decrease with the count and are at most 0 if its test rejects `noisy` as too low."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
@@ -159,8 +159,8 @@ def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> Flo
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     """Return for each noisy count the smallest true count whose test does not reject the noisy count as too high."""
     result = np.full(noisy.size, least)
-    # The test for a true count c rejects no noisy count up to c + quantile as too high.
-    # The test rejects only probabilities up to alpha / (1 + alpha), and P[noise > quantile] is at least as large.
+    # The test for a true count c rejects y as too high only if P[c + Z >= y] <= alpha / (1 + alpha). Then y must be
+    # above c + quantile, because P[Z > quantile] is at least alpha / (1 + alpha).
     quantile = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
     rows = np.flatnonzero(law.above(noisy, result) <= 0)
     values = noisy[rows]
@@ -173,8 +173,8 @@ def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     # No noisy count is too low for a true count that is published with probability at most 1 / (1 + alpha).
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
-    # For a true count c above `turn`, the test for c rejects every noisy count below c + quantile as too low.
-    # The test rejects probabilities up to alpha / 2, and P[noise <= quantile] is at most alpha / 2.
+    # For a true count c above `turn`, the test rejects y as too low if P[c + Z <= y] <= alpha / 2. So it rejects
+    # every y below c + quantile, because P[Z <= quantile] is at most alpha / 2.
     quantile = law.two_steps_below(law.quantile(math.log1p(-law.alpha / 2)))
     rows = np.flatnonzero(law.below(noisy, result) > 0)
     values = noisy[rows]

@@ -1,8 +1,8 @@
 """The cost of an open domain: the probability that any release publishes a key that only one unit has.
 
-Suppose that only one unit has l keys, and that it adds r parts to the count of each key. A release publishes at least
-one of these keys with probability 1 - P[Z <= threshold - r]**l. The sum of these probabilities over all release
-points (step and level), for the worst r and l, bounds the delta of all releases, even if their levels are adaptive.
+Suppose that a unit has l keys that no other unit has, and adds r parts to the count of each. A release publishes at
+least one of these keys with probability 1 - P[Z <= threshold - r]**l. The sum of these probabilities over all release
+points (step and level), for the worst r and l, bounds the delta of all releases, even at adaptive levels.
 """
 
 from __future__ import annotations

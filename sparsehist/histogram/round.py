@@ -49,10 +49,10 @@ _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 # A batch of cells: their noise paths, their groups, and whether each noisy count exceeds the new threshold.
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]
-# One try for each cell: whether the try accepts or rejects the cell, whether it accepts the cell, and its noise path.
+# One try for each cell: whether the cell was decided (accepted or rejected), whether it was accepted, and its path.
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]
-# A function that extends the plain and the upper noise of candidates, given with their indices, to past levels.
-# Results of the function: whether plain and upper paths fit the history, shape (2, candidates), and the upper paths.
+# A function that extends noise paths to past levels, given plain noise, upper noise and index of each candidate.
+# It returns whether plain and upper paths fit the history, shape (2, candidates), and the upper paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
@@ -268,7 +268,7 @@ def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: No
 
 
 def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: Generator) -> NoiseArray:
-    """Draw unconditional noise paths at the ascending `levels`, from the finest level down; shape (levels, size)."""
+    """Draw unconditional noise paths, beginning at the finest level. Rows are in the order of `levels`, ascending."""
     path = [family.sample(size, levels[-1], rng=rng)]
     for fine, coarse in zip(levels[:0:-1], levels[-2::-1], strict=True):
         path.append(family.coarsen(path[-1], fine, coarse, rng=rng))

@@ -31,7 +31,7 @@ MOST_CELLS = 10**7
 # Weight of the uniform distribution if the first hypothesis is made from a release. It makes every estimate positive.
 # Otherwise, an estimate of 0 would always stay 0, because updates multiply estimates by factors.
 _UNIFORM = 1 / 16
-# Share of an update's epsilon that is used for its comparisons. The rest is used for the measured answer.
+# Share of the epsilon per update that is used for comparisons. The rest is used for the measured answer.
 _WATCH = Fraction(4, 5)
 
 
@@ -146,12 +146,12 @@ class Weighing:
 
     @property
     def epsilon(self) -> Fraction:
-        """Epsilon of the session: the sum of both `levels` per update, plus `levels[0]` if the mass is measured."""
+        """Epsilon of the session: `updates` times the sum of `levels`, plus `levels[0]` if the mass is measured."""
         return self._each * (self.updates + (_WATCH if self.measured else 0))
 
     @property
     def rho(self) -> float:
-        """Rho of the session: the sum of e * tanh(e / 2) over the epsilons e that add up to `epsilon`."""
+        """Rho of the session: computed like `epsilon`, but with e * tanh(e / 2) instead of each e in `levels`."""
         return float(self._rho(self._each))
 
     @property
@@ -176,7 +176,7 @@ class Weighing:
             DeclarationError: If the mass is unknown, or if a release is given but not declared, or vice versa.
         """
         if self.mass is None or self.started != (release is not None):
-            raise DeclarationError("start() needs a session with mass=, and a release if and only if started=True")
+            raise DeclarationError("declare mass= before start(), and pass a release if and only if started=True")
         first, given = first_guess(self, release), np.asarray(counts)
         if given.shape != (self.cells,) or given.dtype.kind not in "iuf":
             raise DataError(f"counts must be numbers, one for each cell; the number of cells is {self.cells}")
@@ -189,8 +189,8 @@ class Weighing:
     def failure(self, queries: int) -> float:
         """Bound the probability that at least one of the answers to this many queries is off by more than `error`.
 
-        The bound holds if the declared mass is correct and not all updates are used up. Rounding to integers changes
-        the noise of the threshold and of a count by at most 1 each, so the bound allows 2 counts less for the noise.
+        The bound holds if the declared mass is correct and not all updates are used up. Noise is rounded to
+        integers, which can add up to 2 counts to the error of a comparison. The bound takes this into account.
         """
         watch, answer = map(float, self.levels)
         wide, narrow, fresh = 4 * self.sensitivity / watch, 2 * self.sensitivity / watch, self.sensitivity / answer

@@ -21,7 +21,7 @@ from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import Generator
 
-# The default share of the level for threshold noise, 1 / (1 + 2^(2/3)), minimises the variance of a comparison.
+# Default share of the level for threshold noise. 1 / (1 + 2^(2/3)) minimises the noise variance of a comparison.
 _SHARE = Fraction("0.3865")
 
 
@@ -75,7 +75,7 @@ class SparseVector:
 
     @property
     def levels(self) -> tuple[Fraction, Fraction]:
-        """For one trigger: epsilon of the threshold noise and of the query noise. The sum is level / triggers."""
+        """Epsilon of threshold noise and of query noise for one positive answer. The sum is level / triggers."""
         each = as_level(self.level) / self.triggers
         return each * self.share, each * (1 - self.share)
 
@@ -109,14 +109,14 @@ class AboveThreshold:
         """Return the next state, and whether a secret count plus noise is at least the noisy threshold.
 
         Raises:
-            BudgetExceededError: If all triggers are used up.
+            BudgetExceededError: If `triggers` positive answers were already given.
             DataError: If the value is not a whole number.
         """
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise DataError("the value must be a whole number: round it, and include the rounding in the sensitivity")
         about = self.parameters
         if not self.triggers_left:
-            raise BudgetExceededError(f"all {about.triggers} triggers are used up; start() again at the same cost")
+            raise BudgetExceededError(f"all {about.triggers} triggers (positive answers) are used up; start() again")
         spread = about.sensitivity if about.monotone else 2 * about.sensitivity
         noise = DiscreteLaplace(sensitivity=spread).sample(1, about.levels[1], rng=rng)
         if int(value) + int(noise[0]) < self.noisy_threshold:

@@ -86,7 +86,7 @@ class RapporClient:
     def reports(self, setting: Rappor | None = None) -> dict[str, BoolArray]:
         """Return a dict from day to report at one of the client's settings; by default at the finest setting."""
         if setting is not None and setting not in self.settings:
-            raise InputError("the client does not have this setting: relax to it first")
+            raise InputError("the client does not have this setting: add it with relax() first")
         row = len(self.settings) - 1 if setting is None else self.settings.index(setting)
         return dict(zip(self.days, self.drawn[row].copy(), strict=True))
 

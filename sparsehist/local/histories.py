@@ -87,7 +87,7 @@ class Degradation:
         """P(coarse report is 1 | fine report is 0), for equal memo bits (S = 0) and for flipped memo bits (S = 1)."""
         set1, not1 = self.coarse.one_if_set, self.coarse.one_if_not
         set2, not2 = self.fine.one_if_set, self.fine.one_if_not
-        # If the memo bit is flipped, one_if_set and one_if_not of the coarse setting exchange their roles.
+        # If the memo bit is flipped, swap one_if_set and one_if_not of the coarse setting.
         return (not1 * set2 - set1 * not2) / (set2 - not2), (set1 * set2 - not1 * not2) / (set2 - not2)
 
     def memo_stays(self, *, coarse_is_true: bool) -> Fraction:

@@ -23,13 +23,13 @@ from sparsehist.privacy.levels import Level, at_least_zero
 from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray, float_array, float_entries, whole_number
 
 _MOST_BITS = 1 << 20
-# Number of random bits to draw for a bool. With probability 2**-62, they are not enough, and more are drawn.
+# Number of random bits that decide a bool. With probability 2**-62, they do not suffice, and more are drawn.
 _BITS = 62
 
 
 @dataclass(frozen=True, init=False)
 class Rappor:
-    """A setting of RAPPOR. All parameters are public.
+    """The parameters of RAPPOR, together called a *setting*. All of them are public.
 
     Args:
         bits: Length of the Bloom filter.
@@ -72,7 +72,7 @@ class Rappor:
         """Return the epsilon of `reports` reports of a person, or of any number of reports if `reports` is None.
 
         Neighbours differ in the value, so at most `hashes` filter bits change from 1 to 0, and at most `hashes` from
-        0 to 1. Epsilon adds the logarithm of each bit's ratio of probabilities, which is largest for equal reports.
+        0 to 1. Epsilon is the sum of their largest log likelihood ratios, which occur if all reports are equal.
         """
         rare = (1 - self.keep) / 2
         if reports is None:

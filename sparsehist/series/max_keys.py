@@ -1,10 +1,11 @@
 """Choose how many keys a unit should count towards, from two small releases.
 
-The *largest keys* are the keys with the largest counts. If each unit counts towards only a limited number of keys,
-these counts decrease, depending on which units have the largest keys. The first release uses a quarter of the level
-and shows the largest keys. The second release uses the rest. Its table counts units by their number of keys and by
-how many of these keys are among the largest keys. Each unit is counted in one cell of this table, so the sensitivity
-is 1. The table shows how many (unit, key) pairs of the largest keys would be dropped by each candidate for the limit.
+The *largest keys* are the keys with the largest counts. A limit on the number of keys that a unit counts towards
+decreases these counts. The decrease of a count depends on how many other keys its units have. The first release
+uses a quarter of the level and shows the largest keys. The second release uses the rest and is a table: it counts
+units by their number of keys and by how many of these keys are among the largest keys. Each unit is counted in one
+cell of this table, so the sensitivity is 1. The table shows, for each candidate limit, how many (unit, key)
+pairs of the largest keys would be dropped.
 The estimates assume that the bias of a key is proportional to the square root of its count, and that the counts of
 keys that were not published fall off as 1/rank.
 """
@@ -64,8 +65,9 @@ class MaxKeysChoice:
     Attributes:
         max_keys: Largest number of keys that a unit should count towards.
         bounding: "keep" or "share".
-        estimates: Error of the largest keys for each bound, in counts: max_keys, bounding, bias (root mean square
-            over these keys), noise (standard deviation) and error (both combined).
+        estimates: Table of the estimated error of the largest counts, with one row for each candidate max_keys and
+            bounding. Columns: max_keys, bounding, bias (root mean square over the keys with the largest counts),
+            noise (standard deviation) and error (both combined); the last three are in counts.
         level: Total level of the releases of the series `keys` and `profile`, as exact text.
         keys: Name of the series whose release showed the largest keys.
         profile: Name of the series that counts units by their number of keys.
@@ -215,14 +217,14 @@ def _profile(
 
 
 def _class_of(column: str) -> pl.Expr:
-    """Return the class of each number in a column: floor(log2(number)), but at most the last class."""
+    """Return the class of each number in a column: floor(log2(number)), capped at the last class."""
     classes = int(_CLASSES.components[_CLASSES.names.index(column)].size)
     bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
     return bits.cast(pl.Int64).alias(column)
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return the bias (root mean square over the largest keys) caused by each uncounted (unit, key) pair."""
+    """Return the bias (root mean square over the largest keys) per (unit, key) pair that is not counted."""
     shown = np.maximum(noisy, 1.0)  # noisy counts in decreasing order; those below 1 are raised to 1
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))  # estimated sum of unpublished counts
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())

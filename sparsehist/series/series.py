@@ -78,8 +78,8 @@ class CountedSeries(DeclaredSeries):
 
         Raises:
             DeclarationError: If the series has no cap, the level is not above the cap, or the reason is missing.
-            BudgetExceededError: If the first release already charged the whole cap to the budget of the population,
-                because releases above this cap would not be charged to the budget.
+            BudgetExceededError: If the budget of the population was charged for the whole cap at the first release.
+                The cap is then final, because releases above it would not be charged.
             NotFoundError: If the series was dropped.
         """
         raise_cap(self.store, self.name, level, reason=reason, series_id=self.series_id)
@@ -198,9 +198,8 @@ class CountedSeries(DeclaredSeries):
         """Predict accuracy and cost of one release at each candidate level; nothing is drawn or spent.
 
         The plan depends on the declaration and on earlier releases, never on the counts. Parameters and errors are
-        those of `sparsehist.plan`, except that with `equal`, the remaining budget of the population is divided among
-        this number of new series. `step` and `measures` are as for `release`. For a running series, `step` is
-        required; it may be a future step.
+        those of `sparsehist.plan`, but `equal=n` divides the remaining budget of the population among n new series.
+        `step` and `measures` are as for `release`. For a running series, `step` is required; it may be a future step.
 
         Example:
             >>> import polars as pl

@@ -122,7 +122,7 @@ class Store(Home):
         short: bool = False,
         full: bool = False,
     ) -> pl.DataFrame:
-        """Return costs and remaining budgets: one row per noise path, series and population, and one for everybody.
+        """Return costs and budgets: one row per noise path, series and population, and one for all populations.
 
         Args:
             delta: The delta for which epsilon is shown.

@@ -178,7 +178,7 @@ class NotFoundError(InputError):
 
 
 class RefusedError(SparsehistError):
-    """A privacy limit forbids the request; nothing was spent."""
+    """A privacy limit, such as a cap or a budget, forbids the request. A refused request costs nothing."""
 
     exit_code = 3
 
@@ -188,13 +188,13 @@ class CapExceededError(RefusedError):
 
 
 class BudgetExceededError(RefusedError):
-    """The release, or the noise of a new series, is not allowed by the budget of the population."""
+    """The release would exceed the population's budget, or this budget cannot charge the noise of a new series."""
 
 
 class LawError(SparsehistError):
     """A bug in this package: noise has the wrong distribution, or internal data do not match. Nothing is released.
 
-    The functions `promise`, `present` and `of_kind` raise it. `assert` is not used: `python -O` removes it.
+    `promise`, `present` and `of_kind` raise this error. These functions replace `assert`, which `python -O` removes.
     """
 
 

@@ -26,10 +26,10 @@ _Kind = TypeVar("_Kind")
 
 
 def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> str:
-    """Return the text ``name(value, …, key=value, …)``. The values must be converted to text already."""
+    """Return the text ``name(value, …, key=value, …)``. The values must already be text."""
     if all(map(_is_plain_name, named)):
         arguments = [f"{key}={value}" for key, value in named.items()]
-    else:  # if a name needs quotes, write all named arguments as one dict, so that they keep their order
+    else:  # if any name needs quotes, write all named arguments as one dict, which keeps their order
         arguments = ["**{" + ", ".join(f"{write_literal(key)}: {value}" for key, value in named.items()) + "}"]
     return f"{name}({', '.join([*values, *arguments])})"
 
@@ -38,13 +38,13 @@ def write_literal(value: str | int | date) -> str:
     """Write one value: an integer, True, False, or text in single quotes."""
     if not isinstance(value, str):
         return f"'{value}'" if isinstance(value, date) else repr(value)
-    # repr picks its quote style from the content. A double quote in front forces single quotes.
+    # `repr` would put some texts in double quotes. With a double quote prepended to the text, it uses single quotes.
     return "'" + repr('"' + value)[2:]
 
 
 @dataclass(frozen=True, repr=False)
 class Form:
-    """A parsed form, such as integers(24): its name and its arguments. Arguments may be forms themselves."""
+    """The result of parsing a text such as integers(24): a name and its arguments, which may themselves be forms."""
 
     name: str
     values: tuple[Any, ...]
@@ -57,13 +57,13 @@ class Form:
 
 @dataclass(frozen=True)
 class Notation:
-    """The rules for one kind of form, such as domains."""
+    """Rules for parsing texts of one kind, such as the texts that describe domains."""
 
     what: str  # what error messages call a text in this notation, such as "domain" or "strategy"
     values: str  # the allowed arguments, in words for error messages
     advice: Callable[[], str]  # returns a hint that is added to every error message
     error: type[DeclarationError] = DeclarationError
-    bare: bool = False  # whether a name without parentheses is a form
+    bare: bool = False  # whether a name alone, without parentheses, is allowed
 
     def read(self, text: str) -> Form:
         """Parse a text as a form. Raise `error` if the text is not a form."""
@@ -102,7 +102,7 @@ class Notation:
         raise self.error(f"{_source(value)} is not a {self.what}; {self.advice()}")
 
     def refuse(self, value: object, form: Form) -> NoReturn:
-        """Raise an error that says that a value is not allowed as an argument of a form."""
+        """Refuse a value as an argument of a form, with an error that lists the allowed values."""
         self._refuse(_source(value), form.name)
 
     def _refuse(self, source: str, name: str) -> NoReturn:

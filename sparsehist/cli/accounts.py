@@ -70,7 +70,7 @@ def ledger(
 
     Each noise path has a row with the level of its finest release. Each series has a row
     with the sum over its paths, and each population a row with the sum over its series.
-    The row for everybody shows the most that all releases together can cost one person.
+    The row `everybody` shows the most that all releases together can cost one person.
     `spent` is rho of zCDP or epsilon of pure DP, rounded up; `level` in --json is the
     exact value. Dropped series are included.
 

@@ -79,9 +79,10 @@ def parameter_lines(rows: Sequence[tuple[str, object]]) -> str:
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], *, exact: bool = False, seldom: Sequence[str] = ()) -> Table:
-    """Return a table of rows with the same columns. Numbers are right-aligned, and null values are dashes.
+    """Return rows, which must all have the same columns, as a `rich` table.
 
-    Numbers are rounded unless `exact` is true. A column in `seldom` is omitted if all its values are null.
+    Numbers are right-aligned, and rounded unless `exact` is true. Null values are shown as dashes, and a column in
+    `seldom` is omitted if all its values are null.
     """
     from rich import box
     from rich.markup import escape

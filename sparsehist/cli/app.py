@@ -58,7 +58,7 @@ for number, (path, summary) in enumerate(_COMMANDS):
 
 
 def load(name: str) -> None:
-    """Import the module of a command, so that --help shows its function's docstring instead of a one-line summary."""
+    """Import the module of a command, so that its --help shows the full docstring instead of a one-line summary."""
     command = app[name]
     if command.default_command is not None:
         command.help = None

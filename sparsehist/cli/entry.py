@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("ignore", CountsWarning)  # the printed result already contains this warning
+            warnings.simplefilter("ignore", CountsWarning)  # the command's result contains the same text
             try:
                 words = [word for word in arguments if word != "--json"]
                 if words and words[0] in app:

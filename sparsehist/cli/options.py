@@ -134,8 +134,8 @@ READ = ReadingOptions()
 def options_of(name: str, only: str = "", needed: str | None = None, record: type = Declaration) -> type:
     """Make a dataclass of options that declare a series; cyclopts adds its fields to the options of a command.
 
-    `only` lists the names of the options, and `needed` those of the required options. By default, all parameters of
-    `record` except key_types are options, and those without a default are required.
+    `only` lists the names of the options, and `needed` the names of the required options. By default, all parameters
+    of `record` except key_types are options, and the parameters without a default value are required.
     """
     options: list[tuple[str, Any, Any]] = []
     for word, parameter in parameters(record).items():

@@ -1,4 +1,4 @@
-"""The command `plan`."""
+"""The command `plan`, which shows what releases would publish and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `release`."""
+"""The command `release`, which releases a series or writes an existing release to a file."""
 
 from __future__ import annotations
 

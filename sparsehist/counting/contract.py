@@ -31,7 +31,7 @@ class Query:
     Attributes:
         sql: One SELECT statement, as docs/sql.md describes.
         tables: Dict from name to frame, Arrow table, relation, path or `Files`. The query itself may also name files.
-        public: Dict from name to a table without data of any unit. A file is public if its path is one of the names.
+        public: Dict from name to a table without data of any unit. A file is public if its path is a key of the dict.
         parameters: Dict from the name of each parameter to its value. In the SQL, a parameter is written as $name.
         unverified: Whether to skip the check that the query does not mix units. Ledger, metadata and report say so.
 
@@ -158,8 +158,8 @@ class CountedKeys:
     Attributes:
         counts: One row per key, in arbitrary order. Column count (Int64) is 0 if every unit with this key kept other
             keys instead. Columns sum_0, … (Int64) are the sums of the measures, in multiples of their steps.
-        keys: Function from positions in `counts` to a frame of the keys at these positions, with columns key_0, … in
-            the canonical dtypes of the domain.
+        keys: Function that takes positions in `counts` and returns a frame of the keys at these positions, with
+            columns key_0, … in the canonical dtypes of the domain.
         engine: Name and version of the engine, such as "polars 2.1.0". A unit with too many keys keeps the same keys
             only if salt and engine are the same.
     """

@@ -1,4 +1,4 @@
-"""Show what counting would refuse, drop or bound in a log. Only the owner of the log may see the results."""
+"""Show what `create` would refuse, drop or cut in a log. Only the owner of the log may see the results."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _checked(source: object, request: CountRequest) -> Iterator[dict[str, Any]]:
     keys = pairs.select(columns).unique()
     placed = place(keys, request.domain)
     rule = np.where(placed.usable, "", np.where(placed.present, _OUTSIDE, _NO_KEY))
-    # Number the keys: keys of one cell share a negative number, and each unusable key has its own number from 0.
+    # Number the keys. Keys that map to one cell get the same negative number; each unusable key gets its own number.
     number = np.arange(keys.height)
     number[placed.usable] = (
         -placed.cells.select(pl.struct(pl.all()).rank("dense").cast(pl.Int64)).to_series().to_numpy()

@@ -31,12 +31,12 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return a dict from the name of each column of steps to its measure. A measure of events has no column."""
+    """Name a column of steps for each measure that reads a column of the log. Return a dict from name to measure."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
 def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
-    """Return a dict from the names in `row_columns` to Polars expressions: the value of each row in steps (Int32)."""
+    """Return a dict from each name in `row_columns` to the Polars expression of this column of steps (Int32)."""
     return {name: _steps(each, log).cast(pl.Int32).alias(name) for name, each in row_columns(measures).items()}
 
 
@@ -51,7 +51,7 @@ def check_number(column: str, log: Log) -> pl.DataType:
 def steps_sql(
     measure: Measure, column: str, cast: Callable[[str, str], str], exact: type[np.floating] = np.float64
 ) -> tuple[str, str]:
-    """Return SQL that converts a value to steps like `float_steps`, and SQL that is true if this value is valid.
+    """Return SQL that converts a value to steps, as `float_steps` does, and SQL that is true if the value is valid.
 
     Args:
         measure: The measure.
@@ -70,7 +70,7 @@ def steps_sql(
     value = cast("double", column)
     size, up, down = f"abs({value})", cast("double", str(rises)), cast("double", str(per))
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
-    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one too many, which `steps` subtracts
+    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one more: `steps` corrects this
     reached = f"{near} * {up} / {down}"
     reached = reached if exact is np.float64 else cast("double", cast("real", reached))
     steps = cast(
@@ -118,7 +118,7 @@ def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -
         whole = size * (per / rises)
         np.rint(np.minimum(whole, 2.0 * MOST_ROW_STEPS, out=whole), out=whole)
         multiple = whole / per if rises == 1 else whole * rises / per
-        whole -= multiple.astype(exact, copy=False) > size  # `whole` is at most one step too large
+        whole -= multiple.astype(exact, copy=False) > size  # `rint` may have rounded up to one step too many
     if measure.signed:
         measurable = whole <= MOST_ROW_STEPS
         np.copysign(whole, number, out=whole)
@@ -142,7 +142,7 @@ def unmeasured_error(measure: Measure) -> DataError:
 
 
 def check_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> None:
-    """Refuse sums that are too large to fit in a double together with their noise."""
+    """Refuse sums of more than `LARGEST_SUM` steps: with noise added, a double might not represent them precisely."""
     for name, measure in zip(sum_names(measures), measures, strict=True):
         if frame.height and int(frame[name].abs().max() or 0) > LARGEST_SUM:  # type: ignore[arg-type]
             raise DataError(

@@ -38,7 +38,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     log = source if isinstance(source, Log) else _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
-        # If three or more names are missing, they may be values of the log, passed by mistake. They are not shown.
+        # If three or more names are missing, they may be data of the log, passed by mistake, so they are not shown.
         which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"
         raise DeclarationError(f"no {which} in {log.label}; {_columns_of(log, columns, missing[0])}")
     return log
@@ -104,8 +104,8 @@ def checked_query(
     """Check a query without running it. Return it bound to its current sources, files and column types.
 
     A query is refused if a row of its result might depend on several units, unless `query.unverified` is true or
-    `unit` is empty. The result must have the columns in `key`. `lookup` returns the source for a name in FROM that
-    the query itself does not declare.
+    `unit` is empty. The result must have the columns in `key`. A name in FROM is first looked up
+    with `lookup`, and then in the tables of the query.
     """
     if isinstance(query, ClosedQuery):
         return query

@@ -101,7 +101,7 @@ def _run(text: str, frames: dict[str, Frame]) -> Frame:
 
 
 def counted(log: Log, request: CountRequest, rules: list[DataError]) -> Frame:
-    """Return counts as a lazy Spark frame (key_0, …, count, sum_0, …). Append the error of each rule to `rules`."""
+    """Return counts as a lazy Spark frame (key_0, …, count, sum_0, …). Append to `rules` the errors it may raise."""
     request.report("counting")
     measured = [each.column for each in request.measures]
     for column in (*request.unit, *request.key, *measured):
@@ -166,7 +166,7 @@ def _comparable(column: str, dtype: pl.DataType) -> str:
 
 
 def _ruled(rules: list[DataError], choice: Choice, condition: str, error: DataError) -> str:
-    """Return SQL that is true for valid rows. For others, it raises `error`, or is false if `choice` is "drop"."""
+    """Return SQL that is true for valid rows. For invalid rows, the SQL raises `error`, or is false to drop them."""
     if choice == "drop":
         return condition
     rules.append(error)

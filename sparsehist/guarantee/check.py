@@ -101,7 +101,7 @@ class Check:
         return Relation(tuple(self._unit(below, one) for one in node["expressions"]), below.private)
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
-        """Return the index of the unit column that an expression names or casts injectively, or None otherwise."""
+        """If an expression is a unit column, or an injective cast of one, return the column's index; else None."""
         if expression["_column"] is not None:
             return below.units[expression["_column"]]
         if expression["_function"] != "__cast" or (expression.get("function_data") or {}).get("try_cast"):
@@ -161,7 +161,7 @@ class Check:
         return Relation((*grouped.units, *[None] * len(aggregates)), below.private, frozenset(range(len(groups))))
 
     def _check_aggregate(self, one: Node, below: Relation, ordered: frozenset[str]) -> None:
-        """Refuse an aggregate whose result may depend on an order of rows that its ORDER BY does not determine."""
+        """Refuse an aggregate whose result may depend on the order of rows, unless its ORDER BY fixes this order."""
         name, children = one["_function"], one.get("children", [])
         require(name in language.ADDING | language.ORDERLESS | ordered, language.refused_function(name))
         if not below.private:
@@ -178,10 +178,10 @@ class Check:
         require(not ties, f"{name} {_TIE}")
 
     def _window(self, node: Node, below: Relation) -> Relation:
-        """Check window functions. Where the order of ties matters, as for row_number(), only equal rows may tie.
+        """Check window functions. Refuse row_number() and similar functions if different rows may tie in ORDER BY.
 
-        If a relation may contain equal rows, all windows in which the order of ties matters must have the same
-        PARTITION BY and ORDER BY: otherwise, two windows could put equal rows in different orders.
+        If a relation may contain equal rows, all windows of these functions must have the same PARTITION BY and
+        ORDER BY: otherwise, two windows could put equal rows in different orders.
         """
         orders = []
         for one in node["expressions"]:
@@ -204,7 +204,7 @@ class Check:
     def _distinguished(orders: list[Node]) -> set[int]:
         """Return the columns whose values an ORDER BY distinguishes. A struct in ORDER BY stands for its columns.
 
-        An ORDER BY that also contains the struct cast to text distinguishes even equal values such as 0.0 and -0.0.
+        Equal values such as 0.0 and -0.0 are distinguished only if ORDER BY also contains the struct cast to text.
         """
         structs = [one for one in orders if one["_function"] == "struct_pack"]
         casts = [one for one in orders if one["_function"] == "__cast" and one["_type"]["id"] == "VARCHAR"]
@@ -244,7 +244,7 @@ def _planned(query: Rewriting) -> tuple[list[str], Node]:
         ((text,),) = query.parser.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
         (plan,) = json.loads(text, object_hook=_node)["plans"]
     except duckdb.Error as problem:
-        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # contains no data: the tables are empty
+        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # safe to show: the tables are empty
         message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
         raise_alone(StatementError(f"DuckDB cannot plan the query: {message}"))
     except (KeyError, ValueError):  # DuckDB writes NAN, which is not JSON
@@ -256,7 +256,7 @@ def _planned(query: Rewriting) -> tuple[list[str], Node]:
 
 
 def _node(node: Node) -> Node:
-    """Add kind, function, type and column to a node. Drop alias and position, so that equal expressions match."""
+    """Add the entries that checks use to a node. Drop alias and position, so that equal expressions compare equal."""
     kept = {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
     kind = str(node.get("expression_class", node.get("type"))).removeprefix("LOGICAL_")
     type_ = node["value"]["type"] if kind == "BOUND_CONSTANT" else node.get("return_type", {})

@@ -79,7 +79,7 @@ class Closed:
 
 
 def connected(spill: ExitStack, **settings: bool | int) -> duckdb.DuckDBPyConnection:
-    """Open a DuckDB connection that does not see Python variables. Closing `spill` deletes the temporary files."""
+    """Open a DuckDB connection that does not see Python variables. Its temporary files last until `spill` closes."""
     alone = {"autoinstall_known_extensions": False, "python_enable_replacements": False}
     connection = duckdb.connect(":memory:", config={**alone, **settings})
     ((progress,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()
@@ -111,7 +111,7 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
             connection.execute(statement("guarantee_lock"))
             try:
                 Check(rewritten, units).run(keys)
-            except StatementError:  # the query may be refused only because rows tie in an ORDER BY: break the ties
+            except StatementError:  # perhaps the only problem is ties in an ORDER BY: break them and check again
                 rewritten.break_ties()
                 Check(rewritten, units).run(keys)
         return Closed(rewritten.text, rewritten.sources, columns, verified)

@@ -1,4 +1,4 @@
-"""Lists of the SQL that the query of a series may use, and of what to write instead of SQL that is refused.
+"""List the SQL that the query of a series may use, and what to write in place of SQL that is refused.
 
 A query keeps units apart if removing the rows of one unit removes the output rows of this unit and changes no others.
 Every listed function depends only on its arguments. The result of an aggregate does not depend on the order of its

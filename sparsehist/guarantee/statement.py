@@ -79,15 +79,15 @@ class Rewriting:
         self.text = self._text_of(self.tree)
 
     def renamed(self, name: str) -> set[str]:
-        """Return the name, and the names of all columns from which the query computes a column of this name."""
+        """Return `name`, and the names of all columns from which the query may compute a column called `name`."""
         names = {folded(name)}
-        for node in 9 * list(nodes(self.tree)):  # follow up to nine steps, such as renamings and casts, in any order
+        for node in 9 * list(nodes(self.tree)):  # a column may be renamed or cast up to nine times
             if "class" in node and folded(str(node.get("alias", ""))) in names:
                 names |= {folded(inner["column_names"][-1]) for inner in nodes(node) if "column_names" in inner}
         return names
 
     def _select(self, text: str, **inserted: Node) -> Node:
-        """Parse a SELECT into a tree without positions. Replace each name that is a key of `inserted` by its node."""
+        """Parse a SELECT into a tree without positions. `inserted` maps names of tables or columns to new nodes."""
 
         def plain(node: Node) -> Node:
             name = (node.get("column_names") or [node.get("table_name")])[0]
@@ -204,7 +204,7 @@ class Rewriting:
         return self._select(query, log=left, list=arguments[0]["expression"])["from_table"]
 
     def break_ties(self) -> None:
-        """Add columns to the ORDER BY of each function that picks rows, so that only equal rows tie.
+        """Extend each ORDER BY in which the order of ties may change a result, so that only equal rows tie.
 
         In windows of a SELECT with GROUP BY, the expressions of GROUP BY are added. Otherwise, the row of each table
         in FROM is added as a struct, and again as text, because the text of 0.0 differs from that of -0.0.
@@ -243,7 +243,7 @@ def _rename_elements(select: Node) -> None:
 
 
 def _check_words(node: Node) -> None:
-    """Refuse a node of the parse tree with SQL that is not allowed. Remove an ORDER BY that only sorts the result."""
+    """Refuse a node of the parse tree if its SQL is not allowed. Remove an ORDER BY that only sorts the result."""
     words = [word for word in map(node.get, _KINDS) if isinstance(word, str)] + ["SAMPLE"] * ("sample" in node)
     refusal = language.refusal_of(*words)
     require(not refusal, refusal)

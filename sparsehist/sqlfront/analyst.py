@@ -98,7 +98,7 @@ class AnalystSession:
         """Run one query: SELECT, DESCRIBE, SUMMARIZE or SHOW.
 
         Returns:
-            The result of the query.
+            The rows of the result.
 
         Raises:
             NotAllowedError: If a reader may not run the query.

@@ -53,7 +53,7 @@ OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
 
 
 class LogQuery(NamedTuple):
-    """The series for which the query of a statement returns the log, and the settings for counting this log."""
+    """How to count the log that a statement's query returns: the series to which the log belongs, and settings."""
 
     declaration: Declaration  # declaration of the series to which the log belongs
     public_tables: frozenset[str]  # names of tables that are declared public
@@ -75,7 +75,7 @@ class _Series:
     declaration: Declaration
     series_id: str = ""  # id of the series in the predicted ledger
     releases: set[str] = field(default_factory=set)  # names of the releases of the series
-    # Earlier releases of cells: (level, threshold), or (step from 0, level, threshold) in a running series.
+    # Earlier releases of cells: (level, threshold). For running series: (step, level, threshold), with steps from 0.
     past: list[Any] = field(default_factory=list)
 
     @classmethod
@@ -127,7 +127,7 @@ class ScriptCheck:
                 self.series.pop(statement.name, None)
 
     def _check(self, statement: Statement) -> LogQuery | None:
-        """Check a statement of the package. Return the `LogQuery` of its query, if it has one."""
+        """Check a statement of the package. If it contains a query of a log, return the `LogQuery` of this query."""
         kind, values, store = statement.kind, statement.values, self.session.store
         if store is None:
             raise NotFoundError("this statement needs a store: name one with store= or, in a shell, with --store")
@@ -199,7 +199,7 @@ class ScriptCheck:
         return LogQuery(declaration, public, adds=None if series.series_id else added)
 
     def _foreseen(self, statement: Statement) -> str:
-        """Predict the cost of a statement, and add it to the predicted ledger. Raise an error if running it would."""
+        """Charge a statement to the predicted ledger and describe its cost. Raise an error if it would be refused."""
         values, log = statement.values, statement.log
         match statement.kind:
             case "":
@@ -227,7 +227,7 @@ class ScriptCheck:
         return "spends nothing"
 
     def _add(self, declaration: Declaration) -> None:
-        """Add a series to the ledger. For a periodic series, add its declaration and its budget, if it has one."""
+        """Add a series to the predicted ledger; for a periodic series, add its declaration and its budget, if any."""
         self.ledger.check_series(declaration)
         if (every := declaration.every) is not None:
             events = {"declare periods": declaration.as_json()}

@@ -57,7 +57,7 @@ class Words:
         self._piece, self._parameters, self._next = piece, parameters, 0
 
     def peek(self, ahead: int = 0) -> Word:
-        """Return the next word, or the word `ahead` words after it; after the last word, a word of kind "end"."""
+        """Return the next word, or the one `ahead` words later. After the last word, return a word of kind "end"."""
         at = self._next + ahead
         return self._piece.words[at] if at < len(self._piece.words) else self._end
 

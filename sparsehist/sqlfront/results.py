@@ -1,4 +1,4 @@
-"""Outcomes of statements, and functions that copy rows into DuckDB and run queries."""
+"""Define the outcomes of statements. Copy rows into DuckDB, and run queries that Ctrl-C can stop."""
 
 from __future__ import annotations
 

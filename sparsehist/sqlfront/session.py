@@ -186,7 +186,7 @@ class Session:
             return Query(statement.query, parameters=bound)
 
     def check_query(self, statement: Statement, log: LogQuery, *, settled: bool = True) -> ClosedQuery | None:
-        """Check the query of a log and return it with its sources, or None if it cannot be checked before it runs."""
+        """Return the checked query of a log with its sources; None if it is unverified or cannot be checked yet."""
         bound = self._bound(named_parameters(statement.query, self.parameters))
         public = {folded(name) for name in log.public_tables}
         if log.declaration.unverified or not settled:

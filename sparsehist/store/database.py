@@ -99,7 +99,7 @@ class Database:
         """Write the digest of the state file if the file has changed, then close the file."""
         if os.getpid() != self._process:
             return
-        with suppress(OSError, StoreError):  # without a new digest, the next opening runs SQLite's check
+        with suppress(OSError, StoreError):  # without a new digest, the next opening runs an integrity check
             state = self._path.read_bytes()
             # If a journal exists, the next opening rolls back the state file, so do not write a digest now.
             journal = self._path.with_name(f"{STATE}-journal")

@@ -84,9 +84,9 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
 def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: float = 0.0) -> None:
     """Use a copy of a store in place of the original, which must be gone: lost, or overwritten by the copy.
 
-    Afterwards, another copy is refused if a public ledger or the generation file at the old path can be read. If not,
-    for example on another machine, nothing prevents the adoption of a second copy. The two copies would draw
-    different noise for one level, and together reveal more than either ledger shows.
+    Afterwards, a second copy cannot be adopted where a public ledger, or the generation file at the old path, can be
+    read. Elsewhere, for example on a different machine, nothing prevents a second adoption. The two copies would then
+    draw different noise for the same level, and together reveal more than the ledger of either copy shows.
 
     Args:
         path: The copy.
@@ -134,7 +134,7 @@ def _building(path: Path, *, durable: bool) -> Iterator[Path]:
     with locked_directory(building):
         yield building
         try:
-            building.rename(path)  # fails if `path` exists and is not an empty directory
+            building.rename(path)  # if `path` exists and is not an empty directory, `rename` raises OSError
         except OSError:
             raise NameTakenError(f"{path} exists already; choose another path") from None
         if durable:

@@ -28,7 +28,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
     """Lock a store while the block runs, and yield its `State`.
 
     If `durable` is false, writes are not synchronised, so the store may not survive a power cut, and no generation
-    file is written (see `witnesses`). Events record `who` as the caller; the default is the name of the OS user.
+    file is written (see `witnesses`). Each event is recorded with the name `who`, by default that of the OS user.
 
     Raises:
         StoreDamagedError: If a part is missing or altered.
@@ -68,7 +68,7 @@ def check_is_newest(state: State) -> None:
     seen = {}
     for path in {state.path, state.home}:
         mark = read_mark(path, state.store_id)
-        # If the generation file shows this generation with a different identity, another copy was adopted.
+        # If a file shows this store's generation with the identity of a different copy, that copy was adopted.
         overtaken = mark.generation == state.generation and mark.identity != state.identity
         seen[mark_path(path)] = mark.generation + overtaken
     for directory in state.publications:

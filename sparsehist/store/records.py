@@ -41,8 +41,8 @@ class PathRecord:
     """A noise path of a series, with the files that belong to this path.
 
     `kind` is cells, workload, measure or interactive. `workload` is the name of the workload, measure or session of
-    queries. The path of the cells gets its id when the series is created. Any other path gets an id at its first
-    release; until then, its `path_id` is -1.
+    queries. The path of the cells is given an id when the series is created, and every other path at its first
+    release. Until then, `path_id` is -1.
     """
 
     series_id: str
@@ -118,7 +118,7 @@ class Tracked:
 class NewRound:
     """A round that is ready to be committed: one release with the noise drawn for it.
 
-    A workload has no tracked cells; its noise at each level is a vector of length m.
+    A workload has no tracked cells: its noise at a level is one vector. Below, m is the length of this vector.
 
     Attributes:
         path_id: The noise path of the round, or the path that the round creates.

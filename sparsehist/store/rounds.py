@@ -1,8 +1,8 @@
 """Read and write the rounds of a noise path: for each release, its newly tracked cells and its new noise.
 
-Each round has a file with the noise of its q newly tracked cells, at every level released so far, in the order of
-first release. If the round is the first at its level, the file also has the noise of the t earlier tracked cells at
-this level. So all noise at a level is in the file of the first round at this level and in the files of later rounds.
+Each round has a file with the noise of its q newly tracked cells at every level released so far; levels are in the
+order of their first release. If the round is the first at its level, the file also contains the noise of the t
+earlier tracked cells at this level, which is in no file of an earlier round.
 
 A file is an archive of numpy arrays: `seal` (digest of the round's row in the state), `positions` and `counts` of new
 cells, `level_noise` (t), `noise` (levels × q), and `keys` of empty cells as an Arrow stream. The state contains the

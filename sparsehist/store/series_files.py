@@ -1,10 +1,10 @@
 """Write and read the three files of a series: keys sorted by count, hashes of the keys, and an index of both files.
 
-The file `counts` has the keys and their sums of declared measures, sorted by count. Keys of equal count form a group
-and are in uniformly random order. Releases track the keys of a group in this order. The file is a sequence of Arrow
-record batches. `support` has the sorted hashes of the keys with their positions in `counts`. `index` has the counts
-and sizes of the groups and, for each part of the other files, the end, the checksum and the first position or hash of
-the part. A part is compared with its checksum before it is used.
+The file `counts` contains the keys and their sums of declared measures, sorted by count. Keys of equal count form a
+group and are in uniformly random order. Releases track the keys of a group in this order. The file is a sequence of
+Arrow record batches. `support` contains the sorted hashes of the keys with their positions in `counts`. `index` has
+the counts and sizes of the groups and, for each part of the other files, the end, the checksum and the first position
+or hash of the part. A part is compared with its checksum before it is used.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def write_series_files(
 ) -> list[RegisteredFile]:
     """Drop keys of count 0, sort the others by count in memory, and write the files of a series.
 
-    `rows` is a function that takes indices of `counts`. For each index, it returns a row of a frame with the columns
-    key_0 …, count and sum_0 ….
+    The function `rows` is called with arrays of indices of `counts`. It returns a frame with one row for each index,
+    and the columns key_0 …, count and sum_0 ….
     """
     order = order_by_count(counts.cast(pl.Int64).to_numpy(), rng=rng)
     pieces = (rows(order[low : low + BATCH_ROWS]) for low in range(0, max(len(order), 1), BATCH_ROWS))
@@ -75,7 +75,7 @@ def write_sorted(
 ) -> list[RegisteredFile]:
     """Write the files of a series from sorted counts, in bounded memory; return the sizes and digests of the files.
 
-    `pieces` has one or more frames with columns key_0 …, count and sum_0 …, without nulls. Each key occurs once.
+    `pieces` yields one or more frames with columns key_0 …, count and sum_0 …, without nulls. Each key occurs once.
     Counts are at least 1 and never decrease; keys of equal count are in uniformly random order. A release reads
     whole frames, so each frame should have about 10,000 rows.
     """
@@ -104,7 +104,7 @@ def write_sorted(
     with tempfile.TemporaryFile(dir=directory) as file:
         counts, counts_index = _write_parts(directory / COUNTS, batches(file), durable=durable)
         hashes = np.memmap(file, np.uint64, "r") if sizes else np.empty(0, np.uint64)
-        bits = len(hashes).bit_length()  # number of bits of a position
+        bits = len(hashes).bit_length()  # the number of bits that store a position
         parts = ((words.data, words[0] >> bits) for words in in_order(hashes, SUPPORT_ROWS))
         support, support_index = _write_parts(directory / SUPPORT, parts, durable=durable)
     content = io.BytesIO()
@@ -154,7 +154,7 @@ class _Parts:
     def of_values(self, values: WordArray, side: Literal["left", "right"]) -> Iterator[tuple[int, slice]]:
         """Find the parts of the file that may contain any of the given values, which must be sorted.
 
-        Yield the index of each such part, and the slice of the values to look for in this part. `side` must be
+        For each such part, yield its index and the slice of `values` that it may contain. `side` must be
         "right" if the last entry of a part may equal the first entry of the next part.
         """
         low = np.searchsorted(values, self.first)
@@ -209,7 +209,7 @@ class SeriesFiles:
     def positions(self, keys: pl.DataFrame) -> IntArray:
         """Return the positions of these keys in the file `counts`; -1 for keys that are not in the file."""
         keys = keys.select(self._columns)
-        bits = self.n_nonzero.bit_length()  # number of bits of a position
+        bits = self.n_nonzero.bit_length()  # the number of bits that store a position
         hashes = hash_keys(keys, self._salt) >> np.uint64(bits)
         order, pairs = np.argsort(hashes), [np.empty((2, 0), np.int64)]
         for number, some in self._support.of_values(hashes[order], "right"):

@@ -102,7 +102,7 @@ class State:
         return SeriesFiles(record.directory, record.files, record.salt)
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
-        """Return the current noise paths of a series, even if `record` is outdated. The path of cells comes first."""
+        """Read the noise paths of a series anew, because `record` may be outdated. The path of cells comes first."""
         current = self.series(record.name)
         return list(current.paths) if current is not None and current.series_id == record.series_id else []
 
@@ -160,7 +160,7 @@ class State:
         return self._histories[path_id]
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return the cost of each noise path, even of dropped series. `finest` is its finest released level, or 0."""
+        """Return one row per noise path, even of dropped series. `finest` is the finest level, or 0 if none."""
         rows = self._with_times("read_ledger")
         for row in rows:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -182,7 +182,7 @@ class State:
     def verify(self) -> None:
         """Check the state file for damage, and read every registered file to compare it with its digest."""
         self._database.check_integrity()
-        self._histories.clear()  # so that the files of rounds are read
+        self._histories.clear()  # forget arrays in memory, so that the files of rounds are read
         for record in self.all_series():
             for file in (*record.files, *(file for path in record.paths for file in path.files)):
                 verify_file(record.directory, file)
@@ -308,7 +308,7 @@ class State:
         ]
         if not unknown:
             return
-        self._database.run("vacuum;")  # erases deleted rows, of which the state file may still contain copies
+        self._database.run("vacuum;")  # until then, the state file may still contain deleted rows
         with disk_errors(self._series):
             for path in map(Path, unknown):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

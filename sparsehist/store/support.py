@@ -96,9 +96,9 @@ def _absorb(state: WordArray, word: WordArray) -> None:
 def in_order(hashes: WordArray, rows: int) -> Iterator[WordArray]:
     """Sort hashes in bounded memory. Yield a 64-bit integer for each hash, in arrays of up to `rows` integers.
 
-    The integers increase. The last `len(hashes).bit_length()` bits of an integer are the position of a hash in
-    `hashes`, and its other bits are the leading bits of this hash. The hashes may be memory-mapped. Integers with
-    the same leading bits form a partition, and one partition is sorted at a time.
+    An integer consists of the leading bits of a hash, followed by the position of this hash in `hashes`, in
+    `len(hashes).bit_length()` bits. The integers are in increasing order. The hashes may be memory-mapped, because
+    they are sorted one partition at a time: all integers with the same leading bits.
     """
     of_position, bits = np.uint64(len(hashes).bit_length()), (len(hashes) // _SORTED).bit_length()
     for number in range(1 << bits):

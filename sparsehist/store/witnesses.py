@@ -1,7 +1,7 @@
 """Read and write the files outside a store that show its generation: the generation file and public ledgers.
 
 A store restored from an old backup lacks the noise drawn since then, and would draw new noise for published levels.
-The files outside the store show that such a store is outdated. The generation file `<store>.generation`, beside the
+The files outside the store reveal that it is outdated. The generation file `<store>.generation`, beside the
 store, gets a line after each commit, before anything is published. The public ledger `sparsehist-ledger.json`, beside
 the published files, lists the releases of each store that published there. Its entries are never removed.
 """
@@ -70,7 +70,7 @@ def _line(store_id: str, mark: Mark) -> bytes:
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
-    """Return a dict from store id to `Mark`, and the size of the file, or 0 if the file must be written anew."""
+    """Return a dict from store id to `Mark`, and the size of the file. Size 0 means that it must be written anew."""
     marks, lines, readable = dict[str, Mark](), list[bytes](), True
     try:
         content = read_regular(path)
@@ -92,7 +92,7 @@ def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
 
 
 def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
-    """Return the newest generation and the releases of a store that the public ledger in a directory shows.
+    """Return what the public ledger in a directory shows of a store: its newest generation and its releases.
 
     The generation is -1 if there is no ledger, or if the caller may not read the ledger.
 

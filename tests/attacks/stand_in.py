@@ -1,6 +1,6 @@
 """In-memory stand-ins for a store and its files, which let tests draw thousands of releases quickly.
 
-`sparsehist.release.pipeline` receives the same data from these classes as from a store on disk.
+`sparsehist.release.pipeline` cannot tell these classes from a store on disk: they return the same data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 
 
 class FilesInMemory:
-    """Stand-in for the files of a series; non-zero cells are sorted by count, in random order if counts are equal."""
+    """Stand-in for the files of a series. Cells with units are sorted by count; ties are in random order."""
 
     def __init__(self, counts: np.ndarray, rng: np.random.Generator) -> None:
         cells = rng.permutation(np.flatnonzero(counts))

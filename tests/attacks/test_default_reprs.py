@@ -1,4 +1,4 @@
-"""No repr of an object with secret arrays shows a count in a debugger, a log or a traceback."""
+"""Tests that the repr of an object with secret arrays shows no count: debuggers, logs and tracebacks print reprs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def printed_fields(made: type) -> list[str]:
     if dataclasses.is_dataclass(made):
         shown = getattr(made, "__dataclass_params__").repr  # noqa: B009 - a subclass may have that of its base
         return [str(field.type) for field in dataclasses.fields(made) if field.repr and shown]
-    # The repr of a named tuple is generated, unless the tuple's module or `sparsehist.typing.secret` defines it.
+    # A named tuple has a generated repr, unless its own module or `sparsehist.typing.secret` defines a repr.
     own = (made.__module__, "sparsehist.typing")
     generated = hasattr(made, "_fields") and made.__repr__.__module__ not in own
     return list(map(str, inspect.get_annotations(made).values())) if generated else []
 
 
 def test_no_class_prints_arrays_unless_they_are_public() -> None:
-    """Only classes whose contents are public have a generated repr that shows arrays or data frames."""
+    """If a class has a generated repr that shows arrays or data frames, the contents of the class are public."""
     public = {
         "workload.strategies.optimised._Decomposed",
         "local.estimates.Decoded",

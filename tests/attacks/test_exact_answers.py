@@ -1,4 +1,4 @@
-"""Attacks on workloads: no choice of weights causes an answer without noise, or an error that reveals counts."""
+"""Tests that no choice of a workload's weights leaves an answer without noise or makes an error reveal a count."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_query_gets_noise_however_large_the_others_are(matrix: np.ndarray,
     size = np.linalg.norm(matrix, axis=1)
     assert (np.abs(factored - matrix).max(axis=1) <= 1e-8 * size).all()
     assert (strategy.variance() > 0).all()
-    # The optimised strategy could mistake tiny weights for rounding errors.
+    # The optimised strategy must not treat tiny weights as rounding errors, or their queries would get no noise.
     optimised = strategy_named("optimised", workload)
     cells = np.eye(workload.n_cells)
     np.testing.assert_allclose(optimised.to_cells(optimised.apply(cells)), cells, atol=1e-9)

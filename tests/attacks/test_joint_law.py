@@ -36,13 +36,13 @@ ONE = Gaussian(sensitivity=1.0)
 
 
 def delta(epsilon: float, rho: float) -> float:
-    """Return the exact delta of one Gaussian release at level `rho` for this epsilon."""
+    """Return the exact delta at `epsilon` of one Gaussian release at level `rho`."""
     mu = math.sqrt(2 * rho)
     return float(ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2))
 
 
 def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> np.ndarray:
-    """Release cells of this count twice, and return an integer per cell that encodes both binned noisy counts."""
+    """Release many cells with this count twice; return an integer per cell that encodes its binned noisy counts."""
     levels, thresholds = zip(*rounds, strict=True)
     drawn = release_sparse(ONE, np.full(CELLS, count), levels, thresholds, rng=seeded(seed), **wrong)
     bins = np.where(drawn.published, np.floor(1.5 * (np.nan_to_num(drawn.noise) + count)) + 50, 0).astype(np.int64)
@@ -50,10 +50,10 @@ def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: ob
 
 
 def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
-    """Return by how many standard errors two samples violate (epsilon, delta)-DP, for the worst event.
+    """Return how far two samples violate (epsilon, delta)-DP for the worst event, in standard errors.
 
-    This is the excess of P - exp(epsilon)·Q over delta, where P and Q are the event's probabilities in the samples.
-    One half of the draws is used to find the worst event, and the other half to estimate P and Q.
+    The violation is P - exp(epsilon)·Q - delta, where P and Q are the event's probabilities in the samples. One half
+    of the draws is used to find the worst event, and the other half to estimate P and Q.
     """
     half = len(first) // 2
     _, index = np.unique(np.concatenate([first, second]), return_inverse=True)
@@ -66,7 +66,7 @@ def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 
 
 def worst(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> float:
-    """Return the largest `excess` over the privacy bound for all epsilons and both orders of the two neighbours."""
+    """Compare releases of `count` with releases of `count` + 1, in both directions; return the largest `excess`."""
     one, two = (outcomes(rounds, count + i, seed + i, **wrong) for i in (0, 1))
     return max(max(excess(one, two, e), excess(two, one, e)) for e in EPSILONS)
 
@@ -87,7 +87,7 @@ def test_the_measurement_sees_releases_that_cost_more() -> None:
 
 
 def test_the_exact_delta_is_what_one_release_attains() -> None:
-    """A single Gaussian release attains the delta that the formula gives, so the privacy bound is tight."""
+    """The delta of one Gaussian release, estimated from draws, agrees with the formula, so the bound is tight."""
     mu = math.sqrt(2 * FINEST)
     draws = seeded(33).standard_normal(400_000)
     for epsilon in EPSILONS:

@@ -33,7 +33,7 @@ def holds_secret(content: bytes | str) -> bool:
 
 
 def planted_log() -> pl.DataFrame:
-    """Return a log with a few frequent public keys, and with secret keys and users that occur once."""
+    """Return a log with three frequent keys, and with four secret keys, each of which has one user of its own."""
     loud = [(f"user{i}", f"loud-key-of-some-length-{i % 3}") for i in range(900)]
     return pl.DataFrame([*loud, *((f"SECRETunit{i}", key) for i, key in enumerate(SECRETS))],
                         schema=["user_id", "query"], orient="row")  # fmt: skip
@@ -59,7 +59,7 @@ def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
 
 
 def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
-    """Files, pickles, Arrow buffers, generation files, logs and reprs contain no unpublished key and no user."""
+    """No user and no unpublished key occurs in a release's files, pickles and reprs, or in log messages."""
     caplog.set_level(logging.DEBUG)
     (tmp_path / "public").mkdir()
     counting = sh.Counting(progress=True)
@@ -80,7 +80,7 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 
 def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
-    """Running series, weighted counts, interactive and analyst sessions, reports and SQL show no planted secret."""
+    """No output of running series, weighted counts, sessions, reports or SQL shows a secret user, key or file."""
     caplog.set_level(logging.DEBUG)
     store, out = tmp_path / "store", tmp_path / "public"
     out.mkdir()
@@ -111,7 +111,7 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
     file.write_bytes(b"SECRET")
     with pytest.raises(SparsehistError) as refused:
         sh.create(store, file, name="broken", max_keys=1, **DECLARED)
-    said.append(str(refused.value).replace(str(file), ""))  # the path may be quoted, because the caller chose it
+    said.append(str(refused.value).replace(str(file), ""))  # the error may quote the path, which the caller gave
     with sh.open_analyst(out) as reader:
         said += [reader, reader.sql("from ledger"), reader.sql("from shared.first")]
         for query in ("select error('no') from shared.first", "select query::int from shared.first"):
@@ -179,7 +179,7 @@ def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
 
 
 def test_an_engine_error_does_hold_a_secret() -> None:
-    """Control: DuckDB's own error message quotes the secret, so a test fails if users get to see this message."""
+    """Control: DuckDB's own error message quotes the secret, so tests would notice if sparsehist passed it on."""
     with pytest.raises(duckdb.Error, match="SECRET"):
         duckdb.sql(f"select '{SECRET}'::int").fetchall()
 
@@ -231,8 +231,8 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
 ) -> None:
     """Whether a release is refused for too many rows depends only on public numbers.
 
-    For speed, the test lowers two limits: the limit on `max_false_keys`, and the limit on the number of cells that
-    one binomial draw may select.
+    Three logs with different numbers of keys get the same answer to the same request. The limits are lowered from
+    about 10**9 rows to a few hundred, so that the test is fast.
     """
     assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)
@@ -264,7 +264,7 @@ CREDENTIALS = [
 
 @pytest.mark.parametrize("text", CREDENTIALS)
 def test_no_form_of_credentials_is_shown(text: str) -> None:
-    """Errors and reprs of queries hide credentials of every form, but show columns named `token` or `access_key`."""
+    """Errors and reprs of queries hide credentials in any syntax, but show column names such as `token`."""
     error = sh.errors.StatementError(f"line 3: {text} is no statement of ours")
     for shown in (str(error), repr(error), repr(error.args), repr(sh.Query(text))):
         assert "PLANTED" not in shown

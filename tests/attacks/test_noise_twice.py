@@ -1,4 +1,4 @@
-"""No store draws noise twice for one level because of a misread store name or an interrupt."""
+"""Neither an odd store name nor an interrupt makes a store draw noise twice for the same level."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ COUNTS = pl.DataFrame({"word": [f"key{i}" for i in range(50)], "count": range(1,
 
 
 def a_series(path: Path) -> sh.Series:
-    """Create a store at this path with a series of fifty words."""
+    """Create a store at this path with a series of fifty keys."""
     counts = sh.Counts(COUNTS, largest=1)
     return sh.create(path, counts, name="words", key="word", max_keys=2, domain=sh.Strings(max_bytes=6))
 
 
 @pytest.mark.parametrize("name", ["q?x", "a.generation"])
 def test_a_name_that_would_be_misread_is_refused(tmp_path: Path, name: str) -> None:
-    """No store is created at a path that contains a question mark or ends in `.generation`."""
+    """A store's name is refused if it contains a question mark, or ends in `.generation` like a generation file."""
     with pytest.raises(DeclarationError, match="question mark"):
         a_series(tmp_path / name)
     assert list(tmp_path.iterdir()) == []

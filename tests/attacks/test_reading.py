@@ -80,7 +80,7 @@ def test_the_ending_of_each_file_says_what_separates_its_fields(tmp_path: Path) 
 
 
 def test_relations_whose_columns_differ_in_case_are_read_exactly_or_refused() -> None:
-    """A query is refused if it returns both USER_ID and user_id, the unit column; other columns may be Q and q."""
+    """With unit column user_id, a query must not return USER_ID too. Unused columns may differ only in case."""
     assert kept_or_refused(Query("select 1 as USER_ID, 2 as user_id, 'a' as query")) == "refused"
     read = kept_pairs(Query("select 'x' as Q, 'y' as q, 'z' as q_1, 'a' as query, 'u' as user_id"))
     assert read == {("u", "a")}
@@ -94,7 +94,7 @@ def test_times_with_a_zone_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
 def test_columns_that_differ_in_case_are_two_columns(tmp_path: Path, kind: str) -> None:
-    """If the unit column is `User` and the key column is `user`, the log is refused or keys are read from `user`."""
+    """With unit column `User` and key column `user`, keys are read from `user` only, or the log is refused."""
     log = pl.DataFrame({"User": ["secret-1", "secret-2"], "user": ["a", "b"]})
     source = log if kind == "frame" else written(tmp_path / f"log.{kind}", log)
     try:

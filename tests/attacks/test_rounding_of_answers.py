@@ -56,7 +56,10 @@ def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: st
 
 @pytest.mark.parametrize("exponent", range(-8, 41, 4))
 def test_the_grid_of_cells_divides_one(exponent: int) -> None:
-    """Noise can be rounded before or after adding the count, with equal results, so rounding reveals no count."""
+    """Rounding the noise and then adding the count gives the same number as rounding their sum.
+
+    Therefore, rounding reveals nothing about the count.
+    """
     strategy = strategy_named("identity", Matrix(np.array([[0.5, 1.5]])))
     step = cell_grid(strategy, 1.3 * 2.0**exponent)
     assert step is not None
@@ -94,7 +97,7 @@ def test_answers_depend_on_noisy_measurements_alone(name: str) -> None:
 
 
 def test_answers_that_share_no_grid_are_refused() -> None:
-    """Separate noise for each answer is refused if the weights differ too much to round all answers to one grid."""
+    """A strategy that adds noise to each answer is refused if the weights differ too much for one rounding grid."""
     counts = sh.Counts(pl.DataFrame({"a": [0], "b": [1], "count": [7]}), largest=1)
     domain = sh.Product(a=sh.Integers(2), b=sh.Integers(3))
     series = sh.create(sh.open(":memory:", seed=1), counts, name="s", key=["a", "b"], max_keys=1, domain=domain)

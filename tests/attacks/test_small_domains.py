@@ -39,7 +39,7 @@ def densely(counts: np.ndarray, seed: int, runs: int = 10 * RUNS, *, scale: floa
 
 
 def p_value(one: np.ndarray, two: np.ndarray, cells: list[int]) -> float:
-    """Compare which of these cells are published, and their noisy counts, in two samples; return the p-value."""
+    """Test that these cells' published noisy counts are distributed alike in two samples; return the p-value."""
     parts = [each[:, :, cells].reshape(len(each), -1) for each in (one, two)]
     seen = [~np.isnan(part) @ (1 << np.arange(part.shape[1])) for part in parts]
     values = [np.nan_to_num(part) for part in parts]
@@ -65,7 +65,10 @@ DOMAINS = {
 @pytest.mark.parametrize("runs", [FEW, pytest.param(RUNS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("counts", DOMAINS.values(), ids=DOMAINS)
 def test_small_domains_have_the_dense_law(counts: list[int], runs: int) -> None:
-    """Noisy counts of two cells, and the number of published cells, are distributed as with noise on every cell."""
+    """The package's releases are distributed like releases for which noise is added to every cell.
+
+    The test compares the noisy counts of the first two cells, those of the last two, and the numbers published.
+    """
     sparse, dense = sparsely(np.array(counts), 1, runs), densely(np.array(counts), 2, 10 * max(runs, 500))
     assert_consistent(p_value(sparse, dense, [0]), "the first cell")
     if len(counts) > 1:
@@ -82,7 +85,10 @@ def test_a_wrong_scale_is_seen() -> None:
 
 @pytest.mark.parametrize("n", [5, 40], ids=["by rejection", "by rank"])
 def test_false_keys_are_neither_counted_nor_tracked(n: int) -> None:
-    """Any of the 60 cells that are empty and not tracked can become a new false key, and none of the other 40 can."""
+    """Any empty cell that is not tracked yet can become a new false key, and no other cell can.
+
+    Of the 100 cells of the domain, 20 have units, and 20 of the empty cells are tracked.
+    """
     rng, tracked = seeded(9), list(range(1, 100, 5))
     files = FilesInMemory((np.arange(100) % 5 == 0).astype(np.int64), rng)
     known = pl.DataFrame({"key_0": tracked})

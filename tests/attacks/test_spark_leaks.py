@@ -60,7 +60,10 @@ def explained(frame) -> str:
 
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: str) -> None:
-    """Spark's event log and EXPLAIN EXTENDED do not show the salt; both would show a salt written as a literal."""
+    """Spark's event log and EXPLAIN EXTENDED do not show the salt of a series.
+
+    Negative control: if a query contains the salt as a literal, both show it.
+    """
     frame = spark.frame(a_log(90, 30), kind)
     salts = set()
     series = sh.create(tmp_path / "store", frame, name="plain", **DECLARED)
@@ -86,7 +89,10 @@ def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: 
 
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 def test_no_word_of_spark_about_a_value_is_logged(tmp_path: Path, monkeypatch, kind: str) -> None:
-    """PySpark logs errors that quote values, but not while sparsehist counts; afterwards it logs errors again."""
+    """While sparsehist counts, PySpark logs no error that quotes a value of the log.
+
+    Control: after counting, PySpark logs such errors as usual.
+    """
     from pyspark.logger import PySparkLogger
 
     said = io.StringIO()

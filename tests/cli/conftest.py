@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def sparsehist(capsys, here):
-    """Return a function that runs a command and captures the output; a single argument is split at spaces."""
+    """Return a function that runs a command, given as one string or as separate words, and captures its output."""
 
     def ran(*words):
         capsys.readouterr()

@@ -34,7 +34,7 @@ def test_the_same_release_again_gives_the_same_file(sparsehist, store):
 
 
 def test_only_a_file_of_this_release_is_replaced(sparsehist, store):
-    """A release that would overwrite a log, another release or a directory is refused before noise is drawn."""
+    """`release --out` refuses the path of a log, a directory or a different release, before any noise is drawn."""
     assert sparsehist(*RELEASE, "--out", "public.parquet").code == 0
     Path("folder.parquet").mkdir()
     for place in ("log/a.parquet", "public.parquet", "folder.parquet"):
@@ -97,7 +97,10 @@ def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
 
 
 def test_a_bound_is_chosen_and_stands_in_the_ledger(sparsehist, log):
-    """`choose max-keys` repeats its choice at no cost, and refuses a second choice that exceeds the budget."""
+    """Running `choose max-keys` again prints the same result and costs nothing.
+
+    A choice under a new name costs a level of its own, and is refused if that would exceed the budget.
+    """
     asked = ("choose", "max-keys", "s", "--input", log, "--unit", "user_id", "--key", "url", "--level", "0.4")
     asked = (*asked, "--domain", "strings(max_bytes=8)")
     first = sparsehist(*asked, "--json").json

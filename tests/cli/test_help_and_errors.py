@@ -143,7 +143,7 @@ def test_an_error_of_a_command_is_one_line_without_its_text(sparsehist, monkeypa
 
 
 def test_messages_name_options():
-    """Error messages show options instead of Python parameters, but do not alter the text of domains and URLs."""
+    """Messages name options such as --level instead of Python's level=, except in domains, URLs and Python calls."""
     messages = {
         "wait with wait=SECONDS": "wait with --wait SECONDS",
         'pass on_outside="drop" to': "pass --on-outside drop to",
@@ -172,7 +172,7 @@ def test_a_new_parameter_of_a_series_is_an_option():
 
 
 def test_a_log_of_steps_shows_no_data(sparsehist, caplog):
-    """Logging shows what a command does, but no values, file names or sizes of data, and does not change stdout."""
+    """Log messages name the steps of a command, but no key, unit, file or row count. The output stays the same."""
     rows = {"user": [*(f"user{i}" for i in range(900)), "SECRETunit"], "url": [*["/home"] * 900, "SECRET-key"]}
     pl.DataFrame(rows).write_parquet("SECRETfile.parquet")
     domain = "--domain strings(max_bytes=20) --max-keys 1 --cap 1 --name visits"

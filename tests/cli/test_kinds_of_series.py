@@ -107,7 +107,10 @@ def sales(here):
 
 
 def test_sums_are_declared_planned_and_released(sparsehist, sales):
-    """A release with measures matches its plan, and an error about a level names the largest level still allowed."""
+    """A release with measures has the standard deviations that `plan` printed.
+
+    If the level of a measure exceeds the cap, the error names the largest level that would fit.
+    """
     measures = "--measure price:clip=100,step=0.01 --measure events:clip=5"
     domain = "--key country --domain catalogue('DE','ES','FR','US')"
     assert sparsehist(f"create s {sales} {domain} --max-keys 2 {measures} --name shop --cap 2").code == 0
@@ -132,7 +135,10 @@ def test_keys_are_found_and_become_a_domain(sparsehist, sales):
 
 
 def test_a_workload_is_planned_released_and_listed(sparsehist, declared):
-    """A plan compares workload strategies at no cost, and a released file answers range queries without a store."""
+    """`plan` compares the strategies of a workload and spends nothing.
+
+    After a release of all ranges, its file alone is enough to answer a range query.
+    """
     declared[declared.index("--domain") + 1] = "catalogue('/home', '/about')"
     assert sparsehist("create", "s", *declared).code == 0
     plan = "plan s --series visits --workload prefix() --level 0.5"

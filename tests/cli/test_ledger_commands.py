@@ -25,7 +25,7 @@ def test_the_ledger_shows_the_finest_level(sparsehist, store):
 
 
 def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
-    """A release that exceeds the budget is refused with exit code 3 and a message with the remaining budget.
+    """A release that exceeds the budget is refused with exit code 3, and the error states the remaining budget.
 
     The ledger's events record who requested the release and why it was refused.
     """
@@ -60,7 +60,7 @@ def test_a_cap_is_raised_for_a_reason(sparsehist, store):
 
 
 def test_disjoint_populations_do_not_add_up(sparsehist, store, declared):
-    """The costs of two populations add up unless the populations are declared disjoint."""
+    """The total cost of two populations is the sum of their costs, or the larger one if declared disjoint."""
     assert sparsehist("create", store, *declared[:-1], "others", "--population", "south").code == 0
     for series, level in (("visits", "0.25"), ("others", "0.5")):
         assert sparsehist(f"release s --series {series} --name a --level {level}").code == 0

@@ -97,7 +97,10 @@ def test_damaged_parquet_files_are_named(tmp_path):
 
 
 def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
-    """If a glob pattern matches an unreadable directory, it is refused, and the error does not name the directory."""
+    """A glob pattern that matches an unreadable directory is refused.
+
+    The error shows the directory's name as `day=…`, without the value, because the value may be a key or a unit.
+    """
     for day in (1, SECRET_NUMBER):
         (tmp_path / f"day={day}").mkdir()
         a_frame([1], ["a"]).write_parquet(tmp_path / f"day={day}" / "log.parquet")

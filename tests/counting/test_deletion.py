@@ -68,7 +68,10 @@ def test_salts_and_units_choose_differently():
 
 @pytest.mark.parametrize("bits", [0, 2])
 def test_colliding_hashes_merge_nothing_and_choose_by_value(bits, monkeypatch):
-    """If hashes collide, pairs stay distinct, and deleting a unit or reversing rows changes no other unit's keys."""
+    """If different (unit, key) pairs have the same hash, they are still counted separately.
+
+    Each unit still keeps the same keys after another unit is deleted, or after the order of the rows is reversed.
+    """
     monkeypatch.setattr(in_memory, "mixed", lambda words: words >> np.uint64(64 - bits) if bits else words * ZERO)
     log = a_log(200, 12)
     assert kept_pairs(log, max_keys=50) == set(log.rows())

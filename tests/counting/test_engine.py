@@ -1,4 +1,4 @@
-"""Tests of the in-memory engine: different values get different codes, and rows on disk count like rows in memory."""
+"""Tests of the in-memory engine: integer codes of values, order of pairs, and rows that are kept on disk."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
 
 
 def test_a_range_of_almost_all_numbers_has_its_bounds():
-    """If a domain contains all 64-bit integers except the smallest, a row with the smallest is outside the domain."""
+    """In a domain of all 64-bit integers except -2**63, a row with the key -2**63 is outside the domain."""
     log = pl.DataFrame({"user_id": [True, True, False], "query": [-(2**63), 2**63 - 1, 0]})
     domain = Domain.parse(f"integers({-(2**63) + 1}, {2**63 - 1})")
     assert count(log, domain=domain, on_outside="drop").frame["count"].sum() == 2
@@ -168,7 +168,7 @@ def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, w
 
 
 def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):
-    """Arrow dictionary values that no row uses are neither counted nor refused, and null values are dropped."""
+    """A value of an Arrow dictionary that no row uses is ignored, even if it would be refused in a row."""
     texts = pa.DictionaryArray.from_arrays([0, 0, 2, None], pa.array(["a", "far too long", "of no unit"]))
     table = pa.table({"user_id": [1, 2, None, 3], "query": texts})
     parquet.write_table(table, tmp_path / "x.parquet")

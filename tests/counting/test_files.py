@@ -66,7 +66,7 @@ def test_columns_in_names_of_folders(tmp_path: Path, ending: str) -> None:
 
 @pytest.mark.parametrize("form", ["frame", "csv"])
 def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, form: str) -> None:
-    """`key_types` turns timestamps into days, booleans into text, and decimals into text or, if whole, integers."""
+    """`key_types` turns timestamps into days, booleans and decimals into text, and whole decimals into integers."""
     noon = dt.datetime.fromisoformat("2024-01-02T12:30")
     prices = pl.Series([Decimal("2.00"), Decimal("2.50"), Decimal("10.00")], dtype=pl.Decimal(9, 2))
     times = [noon, noon.replace(hour=23, minute=59, second=59, microsecond=999999), noon.replace(day=3)]

@@ -14,7 +14,7 @@ from tests.counting.one_histogram import CASES, counts_by_hand, digest
 from tests.counting.test_deletion import assert_deletions_change_nothing_else
 from tests.counting.warehouses import WAREHOUSES, counted_in
 
-# Unit, key, the text that encodes both, and the start of this text's SHA-256 digest. Every engine must agree.
+# Unit, key, the text that encodes both, and the start of the SHA-256 digest of salt and text. These never change.
 VECTORS = [
     ((7,), ("é",), "i1:7s2:é", "3f676eaa6821a917"),
     (("7",), ("é\0",), "s1:7s3:é\0", "040b1cfcffd8fc38"),
@@ -64,7 +64,10 @@ def test_every_engine_counts_what_is_counted_by_hand(engine, case):
 
 
 def test_the_cases_are_bounded():
-    """Control: another salt changes the counts of every case, so the cases do test which keys a unit keeps."""
+    """Control: a different salt changes the counts of every test case.
+
+    The salt decides only which keys are kept by units with more than `max_keys` keys, so every case has such units.
+    """
     for case in CASES.values():
         assert _by("polars", SALT[::-1])(case) != counts_by_hand(case)
 

@@ -68,7 +68,7 @@ def test_sorted_keys_come_in_parts(monkeypatch, tmp_path):
 
 
 def test_no_python_runs_where_the_log_is():
-    """Spark runs no Python, hashes only keys of units with over `max_keys` keys, and shuffles each row once."""
+    """Spark counts a log without Python, shuffles each row once, and hashes only keys of units with too many keys."""
     log = CASES["text by integers"].log
     opened = Log(spark.frame(log), dict(log.schema), "the frame")
     request = request_of(

@@ -1,4 +1,4 @@
-"""Tests that two releases of one vector are as private as the finer release, and independent releases are not."""
+"""Tests that two releases of a vector cost as much as the finer one, and that independent noise would cost more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BINS = 48
 
 
 def pairs(family, count, coarse, fine, *, together, seal):
-    """Return releases at two levels of a vector that repeats one number; shape (SIZE, 2)."""
+    """Release a vector of equal numbers at two levels; return the released values, of shape (SIZE, 2)."""
     vector = MultipleRelease(family, np.full(SIZE, count), cap=fine)
     coarse_values = vector.release(coarse).values
     if seal:
@@ -64,7 +64,7 @@ def gaussian_delta(rho, epsilon):
 
 @pytest.mark.parametrize("seal", [False, True])
 def test_gaussian_pairs_cost_what_the_finer_costs(seal):
-    """Two Gaussian releases of one vector have the delta of the finer release; independent releases exceed it."""
+    """Two Gaussian releases of a vector keep to the delta of the finer one; with independent noise, they do not."""
     coarse, fine, delta = "0.8", 1, gaussian_delta(1, 1.0)
     assert_consistent(exceedance(Gaussian(), coarse, fine, 1.0, delta, together=True, seal=seal))
     assert_detected(exceedance(Gaussian(), coarse, fine, 1.0, delta, together=False), "independent releases")
@@ -73,7 +73,7 @@ def test_gaussian_pairs_cost_what_the_finer_costs(seal):
 @pytest.mark.parametrize("seal", [False, True])
 @pytest.mark.parametrize("family", [Laplace(), DiscreteLaplace(sensitivity=1)])
 def test_laplace_pairs_are_epsilon_private(family, seal):
-    """Two Laplace releases of one vector have the epsilon of the finer release; independent releases exceed it."""
+    """Two Laplace releases of a vector keep to the epsilon of the finer one; with independent noise, they do not."""
     assert_consistent(exceedance(family, "0.8", 1, 1.0, 0.0, together=True, seal=seal))
     assert_detected(exceedance(family, "0.8", 1, 1.0, 0.0, together=False), "independent releases")
 

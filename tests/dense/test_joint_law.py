@@ -26,7 +26,7 @@ def noise_at(family, order, seal_before=None):
     Before each release, the vector is stored as bytes and reloaded.
     """
     truth = TRUTH % family.modulus if family.modulus else TRUTH
-    # On a fine grid, Laplace noise that is equal at two levels stays equal after rounding.
+    # The grid is the same at all levels, so Laplace noise that is equal at two levels is rounded to equal values.
     vector = MultipleRelease(family, truth, cap=2, step=None if family.integer else 2.0**-12)
     noise = {}
     for i, level in enumerate(map(Fraction, order)):

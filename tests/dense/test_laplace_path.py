@@ -63,7 +63,11 @@ def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
 
 
 def test_wrong_paths_are_seen(paths):
-    """Negative control: tests detect missing jumps, one level's noise from a different path, and a wrong scale."""
+    """Negative control: three kinds of wrong noise paths are detected.
+
+    These have the noise of another path at one level, a scale that is 5 % too large, or half of the jumps between two
+    levels missing.
+    """
     noise = {level: paths["whole"].evaluate(level) for level in LEVELS}
     other = paths["extended both ways"].evaluate("1.3")
     assert_detected(p_value(noise | {"1.3": other}), "another path")
@@ -97,7 +101,7 @@ def test_a_path_stands_still_between_its_jumps(paths):
 
 
 def test_extending_leaves_the_old_part_alone():
-    """Extending a Laplace path changes neither values nor jumps on the old interval, bit for bit."""
+    """After a Laplace path is extended, its values and jumps at the old levels are exactly the same as before."""
     old = sample_laplace_path(1000, "0.5", 2, rng=entropy.seeded(8011))
     new = old.extend(20, rng=entropy.seeded(8012)).extend("0.01", rng=entropy.seeded(8013))
     for level in ("0.5", "0.77", "1.5", 2):

@@ -40,7 +40,7 @@ STEPS = st.lists(st.sampled_from([*LEVELS, "seal", "bytes", "pickle"]), min_size
 
 
 def done(vector, step, published):
-    """Release a vector at the level `step`, store and reload it, or erase its true values with `seal`.
+    """Do one step: release at a level, store and reload ("bytes", "pickle"), or erase the true values ("seal").
 
     Return the vector, and record the first release at each level in `published`.
     """
@@ -61,7 +61,7 @@ def done(vector, step, published):
 
 
 @settings(max_examples=100)
-@example(Gaussian(3.0), [0.0] * 3, None, ["1e-6", "seal"])  # the standard deviation is 2**25 grid steps
+@example(Gaussian(3.0), [0.0] * 3, None, ["1e-6", "seal"])  # std = 2**25 grid steps: `seal` is refused
 @given(st.sampled_from(FAMILIES), st.one_of(WHOLE, REAL), st.sampled_from([None, "17"]), STEPS)
 def test_what_was_released_is_released_again(family, truth, cap, steps):
     """Storing a vector, reloading it or erasing its true values with `seal` never changes its releases."""

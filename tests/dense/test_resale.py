@@ -21,7 +21,7 @@ HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
 
 def two_children(span=60):
-    """Return a table of the joint distribution of two coarser releases of one release, and the values on its axes."""
+    """Return the exact joint probabilities of two values resold from one release, and the values along each axis."""
     axis = np.arange(-span, span + 1)
     family = DiscreteLaplace()
     parent = probabilities(family, Fraction(1), axis)
@@ -107,7 +107,11 @@ def test_releases_of_different_vectors_have_no_common_ancestor():
 
 
 def test_a_release_is_resold_coarser_only_and_keeps_its_descent():
-    """`resell` draws only coarser releases. A stored and reloaded release still knows which it was drawn from."""
+    """`resell` refuses levels that are not coarser.
+
+    After a vector and a release are stored and reloaded, `joint_level` still recognises that the release belongs to
+    the vector.
+    """
     vector = sh.MultipleRelease(DiscreteLaplace(), [5, 6, 7])
     parent = vector.release(1)
     for level in (1, 2):

@@ -1,4 +1,4 @@
-"""Tests that `seal`, which erases a true vector, leaves nothing less private than the release at the cap."""
+"""Tests that after `seal` erases a true vector, what remains reveals no more than the release at the cap."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def arrays_of(thing):
 
 
 def unexplained(truth, arrays):
-    """Return the residual variance of the best linear prediction of the true vector from these arrays."""
+    """Return the residual variance of the best linear prediction of the true vector from these arrays.
+
+    The more of the true vector the arrays reveal, the smaller is this variance.
+    """
     columns = np.column_stack([np.ones(truth.size), *[array.astype(np.float64) for array in arrays]])
     guess = columns @ np.linalg.lstsq(columns, truth.astype(np.float64), rcond=None)[0]
     return float(np.var(truth - guess))
@@ -73,7 +76,10 @@ def test_low_order_bits_are_cut(family):
 
 
 def test_the_lattice_never_moves_a_value_across_a_boundary():
-    """Rounding noise to a fine grid first never changes its value on a coarse grid, even next to a tie."""
+    """Rounding noise to a fine grid and then to a coarse grid gives the same as rounding it to the coarse grid.
+
+    This holds even if the noise is at or next to a tie of the coarse grid.
+    """
     rng = np.random.default_rng(6)
     step, fine = 2.0**-8, 2.0**-25
     boundaries = (rng.integers(-(2**20), 2**20, 20_000) + 0.5) * step

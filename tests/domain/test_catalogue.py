@@ -34,13 +34,13 @@ def test_any_unicode_text_round_trips(values):
     ],
 )
 def test_text_files_hold_what_is_written(tmp_path, name, content, values):
-    """The values of a text file become integers or dates only if each is written in the standard form."""
+    """A text file is read as integers or dates only if all values are written like 7 or 2014-05-01, so 01 is text."""
     (tmp_path / name).write_bytes(content)
     assert Catalogue(file=tmp_path / name).values.to_list() == values
 
 
 def test_a_file_can_be_read_as_text(tmp_path):
-    """The parameter `kind=` fixes the type of values read from a file, and is part of the catalogue's text."""
+    """With kind="string", digits in a file are read as text. The text of the catalogue includes this parameter."""
     path = tmp_path / "zip.csv"
     path.write_text("code,city\n10115,Berlin\n20095,Hamburg\n")
     domain = Catalogue(file=path, column="code", kind="string")
@@ -102,7 +102,7 @@ def test_a_changed_file_is_refused(tmp_path):
 
 
 def test_long_catalogues_are_named_by_their_digest(tmp_path):
-    """The text of a catalogue of over 1,000 values has only a digest. Parsing it needs a copy of the values."""
+    """The text of a catalogue of over 1,000 values shows only a digest, so parsing it needs a copy of the values."""
     domain = Catalogue(range(1001))
     assert str(domain) == f"catalogue(sha256='{domain.sha256}')"
     assert domain.describe() == f"catalogue of 1001 integers, sha256 {domain.sha256}"

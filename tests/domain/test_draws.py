@@ -56,7 +56,7 @@ def test_both_routes_draw_every_ordered_pair_equally_often():
 
 
 def test_a_draw_that_favours_a_cell_would_be_seen():
-    """Negative control: free cells that are returned in order instead of at random are rejected."""
+    """Negative control: the test detects pairs of cells that are sorted instead of in random order."""
     rng = seeded(33)
 
     def in_order():
@@ -88,7 +88,10 @@ def test_free_cells_are_distinct_free_and_as_many_as_asked(domain, taken, n):
 
 
 def test_rejection_keeps_what_drawing_one_by_one_would_keep():
-    """Rejection keeps the first n different free cells in the order in which they were drawn, over all batches."""
+    """Rejection, which draws cells in batches, returns the same cells as drawing them one by one.
+
+    These are the first n different free cells, in the order in which they were drawn.
+    """
     domain, batches = Integers(20_000), []
 
     def every_fourth(keys):

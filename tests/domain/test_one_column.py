@@ -104,7 +104,7 @@ def test_hash_is_the_last_eight_bytes_of_md5(texts):
 
 
 def test_hashes_keep_the_order_of_long_series():
-    """Hashes of a long column of texts, computed in several batches, are in the order of the texts."""
+    """In a long column, which is hashed in several batches, each text has the same hash as in a short column."""
     texts = pl.Series([f"query {i}" for i in range(400_000)])
     hashed = Hash64.of(texts)
     rows = [0, 122_879, 122_880, 204_801, 399_999]
@@ -115,7 +115,7 @@ def test_hashes_keep_the_order_of_long_series():
 
 
 def test_a_product_is_every_combination():
-    """Size, numbering, dtypes, membership and conversion of a product follow from those of its components."""
+    """A product of 2, 3 and 2 values has 12 cells; dtypes, members and conversions are those of its components."""
     domain = Product(country=Catalogue(["DE", "US"]), day=Dates("2014-05-01", "2014-05-03"), n=Integers(5, 6))
     keys = domain.keys(np.arange(domain.size))
     assert (domain.size, domain.columns, domain.names) == (12, 3, ("country", "day", "n"))

@@ -46,7 +46,7 @@ SMALL = [
 
 
 def test_sizes_of_all_unicode_match_pythons_own_utf8():
-    """A domain of all strings of up to 2 bytes or characters has as many cells as Python can encode such strings."""
+    """The number of strings of at most 2 bytes or characters agrees with a count that uses Python's UTF-8 encoder."""
     one, two = (sum(utf8_bytes(c) == width for c in SCALAR_VALUES) for width in (1, 2))
     assert Strings(max_bytes=1).size == one == 128
     assert Strings(max_bytes=2).size == one + one * one + two

@@ -30,9 +30,11 @@ class Place:
     def __init__(self, root):
         self.root, self.store, self.out = root, root / "store", root / "out"
         self.out.mkdir(parents=True, exist_ok=True)
-        self.seen, self.log = root / "seen.json", root.parent / "log.parquet"  # power cuts change only `root`
+        # The log is outside `root`, so that power cuts, which change files in `root`, leave it alone.
+        self.seen, self.log = root / "seen.json", root.parent / "log.parquet"
         if not self.log.exists():
-            forked(lambda: log().write_parquet(self.log))  # in a fork, so that this process has no Polars threads
+            # Polars starts threads, which this process must not have, so write the file in a fork.
+            forked(lambda: log().write_parquet(self.log))
 
     def open(self, *, create=False):
         """Open the store."""

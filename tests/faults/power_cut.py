@@ -137,7 +137,7 @@ class Disk:
                 directory, name = found
                 directory.pending.append({name: Directory() if call.name == "mkdirat" else None})
             return found is not None
-        if call.name == "syscall_0x1c3":  # cachestat only reads; older versions of strace do not know its name
+        if call.name == "syscall_0x1c3":  # cachestat, which only reads; older versions of strace do not name it
             return False
         raise NotImplementedError(call.name)
 
@@ -155,7 +155,7 @@ class Disk:
             case "write":
                 node.pending.append(Write(offset, call.arguments[1]))
                 self._open[descriptor] = node, offset + call.result
-            case "sendfile":  # shutil copies files with sendfile
+            case "sendfile":  # the system call with which shutil copies files
                 source, _ = self._open[int(call.arguments[1])]
                 start = int(call.arguments[2].partition("]")[0].lstrip("["))
                 content = written(source.durable, source.pending)[start : start + call.result]

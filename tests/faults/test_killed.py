@@ -43,7 +43,7 @@ def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
 
 @pytest.mark.parametrize("work", ["round", "drop"])
 def test_work_is_killed_once_at_each_call(tmp_path, work):
-    """If a process is killed while it commits a round or drops a series, it has done so completely or not at all."""
+    """If a process is killed while it commits a round or drops a series, the work is complete or has not begun."""
     made = campaign(tmp_path, "--work", work)
     assert made["killed"] >= 30 and min(made["pwrite64"], made["fdatasync"]) >= 5, made
 

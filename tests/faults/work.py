@@ -1,8 +1,8 @@
 """Define kinds of work to be interrupted, each with functions that prepare, do and check the work.
 
-The check runs the next command and inspects the store: the store opens and passes `verify`, every release still has
-the numbers first seen, every published file agrees with the state and the ledgers, and there are no other files. Then
-the check prepares the next attempt.
+The check runs the next command and inspects the store: the store opens and passes `verify`, no release has changed
+since it was made, every published file agrees with the state and the ledgers, and there are no other files. Then the
+check prepares the next attempt.
 """
 
 from __future__ import annotations
@@ -250,7 +250,10 @@ def round_committed(place):
 
 
 def grown(state):
-    """Return a model of all releases of a store. Fixed seeds give the model the same made-up noise as the store."""
+    """Return a model of the tracked cells and noise that a store must contain after its releases.
+
+    The model makes up its noise from fixed seeds. The store was filled with the rounds of such a model.
+    """
     record = state.series("queries")
     model = Model(record.path_id)
     for release in state.releases(record):
@@ -298,7 +301,7 @@ def sums_released(place):
 
 
 def check_sums(place):
-    """Check that the three noise paths of a release are all stored and charged, or none is; create a new store."""
+    """Check that a release's three noise paths are all stored and charged, or all absent; then create a new store."""
     series = place.open().series("visits")
     names = series.releases()["name"].to_list()
     assert names in ([], ["sums"])
@@ -353,7 +356,7 @@ def session_opened(place):
 
 
 def check_session(place):
-    """Check that an interactive session either does not exist, or is charged and answers; then create a new store."""
+    """Check that an interactive session is absent, or in the ledger and answers queries; then create a new store."""
     series = place.open().series("visits")
     names = [name for name in series.releases()["name"] if name != "public"]
     assert names in ([], ["ad_hoc"])

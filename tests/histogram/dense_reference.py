@@ -87,7 +87,7 @@ def finer_laplace(
     x, same = np.abs(coarse_noise), nothing(family, fine, coarse)
     moved = (1 - same) * slow * fast / 4
     weights = np.stack([
-        same * fast / 2 * np.exp(-(fast - slow) * x),  # a common factor e**(-slow x) of all weights is left out
+        same * fast / 2 * np.exp(-(fast - slow) * x),  # every weight is divided by e**(-slow x), which cancels out
         np.full(x.size, moved / (slow + fast)),
         moved * -np.expm1(-(fast - slow) * x) / (fast - slow),
         moved * np.exp(-(fast - slow) * x) / (slow + fast),

@@ -68,7 +68,7 @@ def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None
 
     Args:
         first: Releases; the noise of cells that were never published is NaN.
-        second: Releases of the same cells, or of as many cells with each label.
+        second: Releases to compare with `first`. Cell i must have the same label in both.
         cells: Indices of the cells to compare, or a mask.
         kinds: A label for each cell; only cells with equal labels are compared with each other.
     """
@@ -76,8 +76,8 @@ def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None
     labels = np.zeros(both[0].published.shape[1], int) if kinds is None else kinds[cells]
     weights = 1 << np.arange(len(first.published))
     patterns = [np.column_stack([labels, weights @ each.published]) for each in both]
-    # Number the publication patterns from 0. Their codes go up to 2**50, and next to numbers of this size, the test
-    # would take the noise for rounding errors.
+    # Number the publication patterns from 0, because their codes go up to 2**50. In one vector with
+    # such large numbers, the noise would be lost in rounding errors.
     numbered = np.unique(np.concatenate(patterns), axis=0, return_inverse=True)[1].reshape(2, -1)
     seen = [each.published.any(axis=0) for each in both]
     paths = [

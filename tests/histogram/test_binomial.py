@@ -29,7 +29,11 @@ class Given:
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """Return the total error in the positions at which the inverse of the binomial distribution function jumps."""
+    """Return a bound on the probability that a binomial draw with probability `p` is not the draw with `exact_p`.
+
+    A draw is a step function of a uniform number. The bound is the sum of the distances of its jumps from the exact
+    positions.
+    """
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
     low, high = np.zeros(k.size), np.full(k.size, 1 - 2.0**-53)
@@ -51,7 +55,7 @@ def misplaced(n: float, p: float, exact_p: float) -> float:
     ("n", "p"), [(3.0, 0.01), (20.0, 0.2), (64.0, 0.45), (120.0, 0.5), (1e6, 1e-6), (1e9, 6e-8), (1e15, 3e-15)]
 )
 def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
-    """For a small mean, binomial draws invert the distribution function with a total error below 1e-12.
+    """For a small mean, a binomial draw differs from the exact draw with probability below 1e-12.
 
     Negative control: a success probability with a relative error of 1e-9 is detected.
     """
@@ -87,11 +91,15 @@ def test_numbers_follow_their_law(n: int, p: float) -> None:
     ids=["tiny", "nearly one", "small", "beyond doubles"],
 )
 def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: float) -> None:
-    """If 3 successes or 3 failures are expected, their number has the exact distribution with mean 3, not 3.15."""
+    """If 3 successes or 3 failures are expected, their number is correctly distributed.
+
+    Negative control: a distribution with mean 3.15 is detected as wrong.
+    """
     drawn = binomial([n] * 100_000, np.full(100_000, log_p), rng=entropy.seeded(31))
     rarer = n - drawn if log_p > -1.0 else drawn
     seen = np.bincount(rarer, minlength=40)
-    # The Poisson distribution differs from the binomial by about 3 / n, which 100,000 draws do not detect.
+    # A Poisson distribution is close enough: it differs from the binomial distribution by about 3 / n, which is too
+    # little for 100,000 draws to detect.
     law, wrong = (stats.poisson.pmf(np.arange(seen.size), mean) for mean in (3.0, 3.15))
     assert_consistent(g_test(seen, law))
     assert_detected(g_test(seen, wrong), "a mean 5 % off")

@@ -30,9 +30,9 @@ def in_stds(t: float, levels: list[float]) -> list[tuple[float, float]]:
 
 
 def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
-    """The noise of newly exceeding cells has the reference mean and variance.
+    """The mean and variance of the noise of newly exceeding cells agree with values computed to 20 digits.
 
-    Negative control: the mean that [ARNP Alg. 6] gives is rejected.
+    Negative control: the mean that results from [ARNP Alg. 6] is detected as wrong.
     """
     past, sigma = in_stds(3, [0.1, 0.2]), UNIT.std(0.4)
     drawn = draw_exceeding(UNIT, past, 0.4, 3 * sigma, round(400_000 / 0.00108), rng=entropy.seeded(12))
@@ -40,7 +40,7 @@ def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
     mean, variance = 3.2568427478742748627, 0.056830465081983539043
     assert_consistent(mean_test(z, mean, variance))
     assert_detected(mean_test(z, 3.158, variance), "the mean of the paper's algorithm")
-    # The variance of the squared deviations is estimated from the sample; the estimate is accurate to 1 %.
+    # A test of the variance needs the variance of squared deviations. The estimate of the latter is 1 % accurate.
     assert_consistent(mean_test((z - mean) ** 2, variance, float(np.var((z - mean) ** 2))))
 
 
@@ -96,7 +96,7 @@ def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
     [
         ([], 0.2, 4.0, [-1], 0, InputError),
         ([], 0.2, 4.0, [1, 2], [0, 0, 0], InputError),
-        # A series would already have drawn a cell with such a rare history (probability 0.001).
+        # The cell with count 12 has a history of probability 0.001. A series draws such cells explicitly.
         ([(0.1, 5.0)], 0.2, 40.0, [7, 1], [0, 12], InputError),
         ([], 0.0, 4.0, 5, 0, LevelError),
         ([], 0.2, 0.0, 10**12, 0, ThresholdError),

@@ -88,9 +88,10 @@ def test_a_series_never_has_a_rare_history(family: Family) -> None:
 
 
 def test_close_levels_share_a_bound() -> None:
-    """For fifty nearly equal levels, the rarity is at most three times the rarity for one of these levels.
+    """The rarity of a history, a bound on -ln P[history], grows little if levels are nearly equal.
 
-    The rarity is a bound on -ln P[history]. For levels far apart, the rarities of the single levels add up.
+    For fifty nearly equal levels, it is at most three times the rarity for one of them. For levels far apart, it is
+    the sum of the rarities for the single levels.
     """
     family, counts = Gaussian(), np.array([0.0, 3.0])
     near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]

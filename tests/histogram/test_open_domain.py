@@ -115,8 +115,8 @@ def test_no_threshold_is_named_for_a_delta_that_does_not_remain(delta: float) ->
 def test_the_exact_law_of_these_tests_is_right() -> None:
     """The functions that compute exact probabilities for these tests are correct.
 
-    At one level, the probability of exceeding a threshold is the tail probability of the noise. At the third of three
-    levels, it equals a reference value.
+    At one level, the probability that a cell exceeds its threshold is the tail probability of the noise. Given two
+    earlier levels, it equals a value that was computed independently. The order of two levels does not matter.
     """
     family = Gaussian()
     assert exceedance(family, [], "0.2", 5.0) == pytest.approx(float(ndtr(-5 / family.std("0.2"))), rel=1e-11)
@@ -131,7 +131,7 @@ def test_the_exact_law_of_these_tests_is_right() -> None:
 
 
 def test_the_exposure_of_one_release_is_that_of_the_family() -> None:
-    """The probability that a release reveals the only unit of a key is accurate to 12 digits, even near 1e-197."""
+    """The probability that a release publishes a key of a single unit is accurate to 12 digits, even near 1e-197."""
     found = exposure(Gaussian(), Fraction("0.5"), 31.0, [(1, 1), (1, 20)])
     assert [float(each) for each in found] == pytest.approx(
         [4.906713927148187e-198, 9.813427854296374e-197], rel=1e-12

@@ -18,9 +18,9 @@ from sparsehist.noise.integer_laws import _part_given, poisson_law, skellam_law
 from tests.noise.exact_integer_laws import DIGITS, distance, poisson_mass, skellam_mass
 
 KEYS = (1, 20, 1000)
-EVERY = 10**9  # more than the entries of any table, so that `distance` adds up all entries
+EVERY = 10**9  # passed to `distance`, so that it adds up all entries of a table instead of a sample
 OF_CANDIDATES = 1e-12  # slack per key for drawing the number of exceeding cells
-# Mean error of noise, in standard deviations: numpy draws normals and exponentials from 2**52 or 2**53 points.
+# Mean error of noise, in standard deviations, because numpy draws it from only 2**52 or 2**53 points.
 LATTICE = {Gaussian: 0.8 * 2.0**-52, Laplace: 0.5 * 2.0**-52}
 
 
@@ -42,7 +42,7 @@ def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
 
 
 def off_by_inverse(family: Family, level: str) -> float:
-    """Return the mean error, in counts, of noise that is computed from a uniform number by inverting the tail."""
+    """Return the mean error, in counts, of noise z that is computed in doubles from p, such that P[Z > z] = p."""
     log_p = -seeded(71).standard_exponential(300)
     found = family.inverse_log_tail(log_p, level)
     with mp.workdps(40):
@@ -128,7 +128,11 @@ def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndar
 
 
 def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
-    """Return the total error in the positions at which the inverse of the tail function of the noise jumps."""
+    """Return a bound on the probability that rounding errors change a draw of discrete Laplace noise.
+
+    A draw is a step function of a random number. The bound is the sum of the distances of its jumps from the exact
+    positions.
+    """
     rate = real(family.rate(level))
     norm, last = np.log1p(np.exp(-rate)), int(45 / float(rate)) + 2
     above, below = np.arange(0, last), -np.arange(1, last)

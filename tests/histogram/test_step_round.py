@@ -162,7 +162,7 @@ def test_a_history_keeps_the_lowest_threshold_and_bounds_no_noise_where_a_key_is
 
 
 def test_noise_at_a_past_point_follows_new_noise_by_covariance_over_variance() -> None:
-    """The residual of past noise after regression on noise at a new point is uncorrelated with that new noise."""
+    """Past noise minus its regression on the noise at a new release point is uncorrelated with the new noise."""
     past, new = Point(0, Fraction(1, 2)), Point(1, Fraction(1, 2))
     none = np.empty(0, np.int64)
     drawn = draw_step_round(

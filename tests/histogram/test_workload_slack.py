@@ -1,4 +1,4 @@
-"""Tests of the numerical slack of workload releases and of the random bits that round their noise."""
+"""Tests of the numerical slack of workload releases, and of the random bits that decide how noise is rounded."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def noise_of(strategy: Strategy, z: np.ndarray) -> np.ndarray:
 
 
 def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
-    """Return the noise of a strategy in long doubles, computed from exact sines or from an explicit matrix."""
+    """Return the noise that a strategy makes of the normal numbers `z`, computed in long doubles."""
     if not isinstance(strategy, Spectral):
         return noise_of(strategy, np.eye(strategy.n_noise)).astype(np.longdouble) @ z
     kernel, cells, pi = strategy.kernel, strategy.workload.n_cells, np.longdouble("3.14159265358979323846264338")
@@ -77,7 +77,7 @@ def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
     """Return the indices of the noisy numbers that one privacy unit can change."""
     if strategy.word == "identity":
         return np.arange(min(max_keys, strategy.workload.n_cells))
-    # In these tests, marginals with direct noise are a single table, in which a unit changes one answer per key.
+    # The only test case that adds noise directly to marginals has one table. A unit changes one answer per key in it.
     if strategy.word == "direct" and isinstance(strategy.workload, Marginals):
         return np.arange(max_keys)
     return np.arange(strategy.workload.n_cells if strategy.invertible else strategy.workload.n_queries)
@@ -104,7 +104,7 @@ def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_key
     "order", [("1/2", "1/3", "1", "5/12", "2/3"), ("1/2", "1/2000000", "1/1999999", "500001/1000000")]
 )
 def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[str, ...]) -> None:
-    """Noise over several levels in doubles differs from noise in long doubles by less than the stated slack."""
+    """If noise at several levels is computed in doubles instead of long doubles, its error is less than the slack."""
     strategy, family = strategy_named("identity", Identity(5000)), Gaussian()
     one, rng = seeded(92), seeded(92)
     kept: dict[Fraction, np.ndarray] = {}
@@ -118,7 +118,11 @@ def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[st
 
 
 def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
-    """Noise is rounded up with the exact probability, and in the same way for equal secret, strategy and level."""
+    """Noise is rounded up or down at random, with the exact probabilities.
+
+    Rounding again with the same secret, strategy and level gives the same result. If one of them differs, the result
+    differs too.
+    """
     shares = np.array([0.0, 0.25, 0.6, 0.999])
     values = 0.5 * np.tile(np.concatenate([shares, shares - 3]), 50_000)
     path = path_name(strategy_named("identity", Prefix(8)))

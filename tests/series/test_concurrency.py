@@ -1,4 +1,4 @@
-"""Concurrent processes and forks get the same release for a name and the same noise for a level."""
+"""Processes and forks that use one store at the same time never draw noise twice for the same name or level."""
 
 from __future__ import annotations
 

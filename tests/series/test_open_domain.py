@@ -100,7 +100,7 @@ def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost
     assert 0.25e-6 < fine["delta_infinity"] <= 0.5e-6
     assert fine["delta_infinity"] < coarse["delta_infinity"] <= 0.75e-6
     assert "0.2-zCDP" in fine["guarantee"] and "0.2-zCDP" in coarse["guarantee"]
-    with pytest.raises(BudgetExceededError, match="aside for open domains"):  # half of 1e-6 is for the open domain
+    with pytest.raises(BudgetExceededError, match="aside for open domains"):  # open_delta is at most half of 1e-6
         popular().release("goal", level=sh.EpsilonDelta(2, "1e-6"), open_delta=7e-7)
     made = popular().release("goal", level=sh.EpsilonDelta(2, "1e-6")).metadata
     level = float(sh.privacy.as_level(made["level"]))

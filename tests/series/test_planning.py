@@ -42,7 +42,7 @@ def test_the_least_count_is_the_least(family, probability):
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 @pytest.mark.parametrize("distance", [-4, 3])
 def test_the_mean_error_is_that_of_draws(family, distance):
-    """The mean error in a plan agrees with the mean of 200,000 noise values that are drawn above the threshold."""
+    """The mean error in a plan agrees with the mean size of 200,000 noise values drawn above the threshold."""
     centre = getattr(family, "mean", lambda _: 0.0)(LEVEL)
     threshold = math.floor(centre + distance * family.std(LEVEL)) + 0.5
     drawn = np.abs(family.sample_tail(200_000, threshold, LEVEL, rng=seeded(3)) - centre)

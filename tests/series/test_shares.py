@@ -30,7 +30,7 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 
 
 def weight(keys: int, shares: Shares) -> int:
-    """Return the weight with which a unit with `keys` keys counts for each key, as an integer multiple of 1/parts."""
+    """Return how much a unit with `keys` keys adds to the count of each of its keys, in units of 1/parts."""
     if keys <= shares.keys:
         return shares.parts
     kept = min(keys, shares.most_keys)

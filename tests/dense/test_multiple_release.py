@@ -188,7 +188,7 @@ def test_a_forked_process_serves_what_was_released_and_draws_nothing_new():
         (lambda: MultipleRelease(DiscreteLaplace(), np.array([2**63], np.uint64)), DataError, r"2\*\*62"),
         (lambda: MultipleRelease(Gaussian(), [0.3], truth_step=0.25), DataError, "multiples"),
         (lambda: MultipleRelease(Gaussian(), TRUTH, step=0.3).release(1), DeclarationError, "power of two"),
-        (lambda: MultipleRelease(Gaussian(), TRUTH, step=2).release(1), DeclarationError, "divide"),
+        (lambda: MultipleRelease(Gaussian(), TRUTH, step=2).release(1), DeclarationError, "larger than the grid"),
         (lambda: MultipleRelease(Gaussian(), TRUTH, step=2.0**-60).release(1), DeclarationError, "grid is too fine"),
         (lambda: MultipleRelease(DiscreteLaplace(), TRUTH, step=1), DeclarationError, "real noise"),
         (lambda: MultipleRelease(TRUTH, Gaussian()), DeclarationError, "must be a noise family"),

@@ -1,6 +1,7 @@
 """Check pages in the Chromium browser with Playwright and axe-core, which `make browser` installs.
 
-Tests are skipped if one of these tools is missing; with CI=true in the environment, they fail instead.
+Tests that need a browser are skipped if Chromium, Playwright or axe-core is missing. With CI=true in the environment,
+they fail instead.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-# A store on disk cannot be seeded. The tests therefore replace the package's source of random numbers with a
-# generator that is seeded with the name of each test, so that no test fails by chance.
-# Forked processes are seeded by the operating system instead. If they repeated their parent's noise, a release that
-# was wrongly drawn twice would look the same both times, and no test could notice.
+# Stores on disk take no seed, so the package's source of random numbers is replaced with a seeded generator.
+# The generator is seeded with the name of each test, so that no test fails by chance.
+# In forked processes, the generator is seeded by the operating system, so that parent and child draw different noise.
+# If a forked process repeated its parent's noise, no test could notice a release that is wrongly drawn twice.
 _keys = random.Random()
 entropy.secrets = SimpleNamespace(randbits=_keys.getrandbits)
 os.register_at_fork(after_in_child=_keys.seed)

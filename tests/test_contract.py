@@ -80,7 +80,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
     assert yearly.metadata["epsilon_delta"] == "epsilon_delta(1, 0.000001)"
     assert series.plan(epsilon=1, delta=1e-6).levels["level"].to_list() == [yearly.metadata["level"]]
     assert partner.frame.columns == ["query", "noisy_count"]
-    assert partner.frame.height >= 3  # three keys of the log, and perhaps a false key
+    assert partner.frame.height >= 3  # the log has three keys, and there may be false keys
     assert partner.frame["noisy_count"].is_sorted(descending=True)
     priced = series.release("priced", level="0.02", measures={"price": "0.02"}).frame
     assert priced.columns == ["query", "noisy_count", "price_sum"]
@@ -97,7 +97,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
     with pytest.raises(SeriesDiffersError, match="the log it was made from"):
         sh.create(store, "log/0.parquet", **declared, if_exists="reuse")
     everybody = store.ledger(full=True).filter(scope="everybody")
-    assert everybody["level"].item() == "0.52"  # 0.5 for the counts and 0.02 for the sums
+    assert everybody["level"].item() == "0.52"  # level 0.5 of the counts plus level 0.02 of the sums
     with sh.open_analyst(".") as session:
         assert session.sql("select count(*) as n from queries.public")["n"].item() == len(public)
 

@@ -30,7 +30,7 @@ def test_curves_have_the_reference_values():
 
 @pytest.mark.parametrize("known", [0.0, -2.0])
 def test_a_relaxation_is_a_law(known):
-    """The conditional distribution of finer noise, a density plus an atom at the coarse noise, has total mass 1."""
+    """Given coarse noise, the density of finer noise and its atom at the coarse noise have total mass 1."""
     y = np.linspace(-40, 40, 4_000_001)
     total = np.trapezoid(relaxation_density(y, known, 1, 2), y) + relaxation_atom(known, 1, 2)
     assert total == pytest.approx(1, abs=1e-7)

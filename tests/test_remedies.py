@@ -125,7 +125,8 @@ def test_a_workload_is_planned_for_a_pair(command):
 def test_text_of_another_kind_names_the_option_that_reads_it(command, value, domain, kind, served):
     """If text keys do not fit the domain, the error recommends `--key-type`.
 
-    If the domain has integers, the error also says that fractions must first be scaled to whole numbers.
+    For a domain of integers, the error about text keys also says that fractions must first be scaled to whole
+    numbers.
     """
     pl.DataFrame({"UserID": [1, 2], "key": [value, served]}).write_csv("log.csv")
     code, printed = command(*SHELL, domain)

@@ -31,7 +31,7 @@ def _path(size, *, rng, scale=1.0):
     ids=["g_test", "ks_test", "mean_test", "uniform_cube_test", "two_sample_counts", "two_sample_outcomes"],
 )
 def test_p_values_are_uniform_when_the_law_holds(p_value):
-    """Under a true hypothesis, 2,000 p-values are uniform; a distribution function off by 0.1 would be detected."""
+    """Under a true hypothesis, 2,000 p-values are uniform; a distribution function 0.1 off would be detected."""
     rng = seeded(20)
     stats.assert_consistent(stats.ks_test([p_value(rng) for _ in range(2000)], lambda p: p))
 
@@ -49,7 +49,8 @@ def test_p_values_are_uniform_when_the_law_holds(p_value):
 def test_p_values_are_never_too_small_when_the_law_holds(p_value):
     """Under a true hypothesis, the p-value of a conservative test is at most t with probability at most t.
 
-    Such p-values are not uniform, because these tests count discrete outcomes or combine several p-values.
+    The p-values of conservative tests are not uniform, because these tests count discrete outcomes or combine several
+    p-values.
     """
     rng = seeded(21)
     p_values = np.array([p_value(rng) for _ in range(400)])
@@ -99,7 +100,10 @@ def test_an_impossible_outcome_is_rejected():
 
 
 def test_a_p_value_below_its_share_fails_and_is_counted():
-    """`assert_consistent` counts p-values; it fails if one is NaN or below its share of the error probability."""
+    """`assert_consistent` fails if a p-value is NaN or below its share of the error probability.
+
+    `assert_consistent` also counts p-values, because each share is valid only for the declared number of p-values.
+    """
     assert stats.SUITE_LEVEL == 1e-6
     assert pytest.approx(stats.SUITE_LEVEL) == stats.SHARE * stats.P_VALUES
     before = stats.asked()

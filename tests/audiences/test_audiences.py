@@ -1,4 +1,4 @@
-"""Tests of graph distances, readers with their own levels, networks of owners, and coalitions of readers."""
+"""Tests of audiences (readers who see noisy values at different levels), and of distances in graphs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def graphlike(pairs, *, directed=False):
 
 
 def test_the_karate_club_has_the_reference_values():
-    """In the karate club graph, distances, and level and standard deviation of a coalition, have reference values."""
+    """Distances in the karate club graph equal reference values, and so do a coalition's level and noise."""
     assert len(edges()) == len({frozenset(edge) for edge in edges()}) == 78
     hops = distances(edges(), 0)
     assert Counter(hops.values()) == {0: 1, 1: 16, 2: 9, 3: 8}
@@ -96,7 +96,7 @@ def test_what_is_no_graph_is_refused():
 
 
 def test_readers_read_their_level_and_are_never_lowered():
-    """A reader reads the same numbers every time; the reader's level can be raised up to the cap, but not lowered."""
+    """A reader always sees the same noisy values. The reader's level can be raised up to the cap, but not lowered."""
     vector = sh.MultipleRelease(DiscreteLaplace(), np.arange(1000), cap=1)
     staff = Audiences(vector, {"ann": "1/2", "bob": "1/10"})
     first = staff.read("bob")

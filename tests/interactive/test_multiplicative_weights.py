@@ -26,7 +26,7 @@ def silent(monkeypatch):
 
 
 def test_a_session_costs_the_sum_of_its_updates():
-    """In multiplicative weights, the levels of all updates add up to the session's level, and their ρ to its ρ."""
+    """In multiplicative weights, the level and ρ of a session are the sums of the levels and ρ of its updates."""
     session = Weighing(cells=4, mass=1000, level="1.5", accuracy=0.2, most_updates=50)
     watch, answer = session.levels
     assert session.updates * (watch + answer) == Fraction(3, 2)
@@ -66,7 +66,10 @@ def test_a_scripted_session_without_noise_follows_the_rule():
 
 @pytest.mark.usefixtures("silent")
 def test_updates_end_before_they_are_used_up():
-    """Without noise, and with all counts in one cell, even the worst queries need fewer updates than allowed."""
+    """Without noise, multiplicative weights needs fewer updates than allowed, even with all counts in one cell.
+
+    In every step, the test asks the query whose answer from the current hypothesis has the largest error.
+    """
     counts = np.zeros(256, np.int64)
     counts[3] = 50_000
     session, rng = started(counts, mass=50_000, level=1, accuracy=0.2), np.random.default_rng(9)
@@ -83,7 +86,7 @@ def test_updates_end_before_they_are_used_up():
 
 
 def test_many_sessions_keep_their_bound():
-    """Of 300 sessions, no more have an answer outside the error bound than the stated probability allows."""
+    """Among 300 sessions, answers exceed the error bound in no more sessions than the stated probability allows."""
     rng = np.random.default_rng(8)
     counts = rng.multinomial(40_000, rng.dirichlet(np.full(16, 0.3)))
     parameters = Weighing(cells=16, mass=40_000, level="0.28", accuracy=0.4)

@@ -33,7 +33,7 @@ from tests.stats import assert_consistent, assert_detected, g_test
 KEYS = 64
 TRUE = np.r_[np.full(8, 12_500), np.zeros(KEYS - 8, int)]
 EARLY, EVEN, LATE = pl.col("page") < 8, pl.col("page") % 2 == 0, pl.col("page") >= 32
-# The noise is far smaller than the error bound, so the tests know which queries are measured.
+# At this level, the noise is so small that the tests can predict which queries are measured.
 ASKED = {"level": 20, "accuracy": "0.2"}
 
 
@@ -111,7 +111,10 @@ def test_levels_beside_gaussian_noise_are_rho():
 
 
 def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
-    """If a cap or budget refuses a query session, the error names the largest level that fits, or suitable routes."""
+    """A query session that exceeds a cap or budget is refused, and the error names the largest level that would fit.
+
+    If a budget cannot charge a query session at all, the error names the accounting routes that can.
+    """
     store = sh.open(":memory:", seed=5)
     series = visits(store, noise="gaussian", cap=1)
     store.set_budget(epsilon=1, delta="1e-6")
@@ -132,7 +135,7 @@ def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
 
 
 def test_it_goes_on_wherever_it_is_opened(tmp_path):
-    """A query session that is opened twice shares its state, and repeating a query spends nothing."""
+    """If a query session is opened twice, both objects share one state, and repeating a query spends nothing."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED, most_updates=2)
     measured = session.ask(EARLY)
     generation = sh.open(tmp_path / "s").events()["generation"].max()
@@ -154,7 +157,10 @@ def test_it_goes_on_wherever_it_is_opened(tmp_path):
 
 @pytest.mark.parametrize("failure", [StoreError("the disk is full"), KeyboardInterrupt()])
 def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeypatch, failure):
-    """If committing an update fails, the next query commits it first, as the error revealed that it was needed."""
+    """If an update cannot be committed, its query fails, and the next query first commits this update.
+
+    A failed query reveals that an update was needed, so this update must be committed and paid for.
+    """
     session = series.interactive("ad_hoc", **ASKED)
     k = session.updates_left
 
@@ -200,7 +206,7 @@ def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
 
 
 def test_a_release_to_start_from_is_free_and_kept(series):
-    """A session can start from a release at no cost, and keeps its first histogram if the release is dropped."""
+    """A session can use a release as its first histogram at no cost, and keeps a copy if the release is dropped."""
     other = visits(series.store, name="other")
     start = other.release("public", level=1)
     session = series.interactive("ad_hoc", **ASKED, start=start)
@@ -261,7 +267,7 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
 
 
 def test_one_question_follows_its_law():
-    """The outcome of a query (high, low or near) has the exact distribution, not the one for half the noise."""
+    """Queries are classified as high, low or near with the exact probabilities, not with those for half the noise."""
     asked, seen = pl.col("page").is_in([0, *range(8, 14)]), np.zeros(3, int)
     for number in range(600):
         if number % 50 == 0:
@@ -276,7 +282,10 @@ def test_one_question_follows_its_law():
 
 
 def test_watching_costs_no_more_than_it_may():
-    """Checking five queries costs at most the stated epsilon for every outcome, but more if the noise is halved."""
+    """Comparing five queries with their hypothesis answers costs at most the stated epsilon, whatever the outcomes.
+
+    As a negative control, the cost exceeds the stated epsilon if the noise of the comparisons is halved.
+    """
 
     def loss(guesses, moves, checks=4):
         one, other = (epoch(gaps, 12, 1.0, checks=checks) for gaps in (guesses, np.add(guesses, moves)))

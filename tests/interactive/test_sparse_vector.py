@@ -61,7 +61,7 @@ def test_after_a_trigger_the_threshold_is_drawn_afresh():
     """After a trigger, answers are distributed as if the threshold had new noise, not as if it kept the old noise."""
     seen, kept = np.zeros(2, int), np.zeros(2, int)
     about, rng = SparseVector(threshold=0, level=2, triggers=2, split="1/2"), np.random.default_rng(82)
-    for _ in range(2 * RUNS):  # about one run in three triggers
+    for _ in range(2 * RUNS):  # in about a third of the runs, the first query triggers
         before = about.start(rng=rng)
         after, above = before.ask(0, rng=rng)
         if above:
@@ -73,19 +73,19 @@ def test_after_a_trigger_the_threshold_is_drawn_afresh():
 
 
 def losses(moves, **rates):
-    """Return the largest privacy loss over all outcomes if each query changes by its entry in `moves`."""
+    """Return the largest privacy loss over all outcomes if query answers at the threshold change by `moves`."""
     values = np.full(len(moves), THRESHOLD)
     one, other = first_trigger(values, **rates), first_trigger(values + np.array(moves), **rates)
     return np.abs(np.log(one / other)).max()
 
 
 def test_what_it_costs_by_enumeration():
-    """AboveThreshold costs at most its level for every outcome of any five queries, and wrong versions cost more."""
+    """For five queries, the privacy loss of AboveThreshold is at most its level of 1, whatever the outcome."""
     worst = max(losses(moves) for moves in itertools.product((-1, 0, 1), repeat=5))
     assert worst <= 1 + 1e-12
     one_way = max(losses(moves, query_rate=0.5) for moves in itertools.product((0, 1), repeat=5))
     assert one_way <= 1 + 1e-12
-    # Negative control: with a noiseless threshold, each of twelve answers costs 1/4, so together they cost 3.
+    # Negative control: without noise on the threshold, the losses of twelve queries add up to 12 * 1/4 = 3.
     assert losses([1] * 12, threshold_rate=None, query_rate=0.25) == pytest.approx(3.0, rel=1e-12)
     # Negative control: with half the query noise, a unit that lowers the last answer and raises all others costs 1.5.
     two_sided = [losses([1] * many + [-1], query_rate=0.5) for many in (1, 2, 5, 30)]

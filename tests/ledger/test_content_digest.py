@@ -31,7 +31,7 @@ ABOUT = {"name": "public", "level": "0.1", "columns": [1, 2.5, None, True]}
     ],
 )
 def test_every_change_changes_the_digest(frame, metadata):
-    """The digest changes with any value, type, null or name, with the order of rows or columns, and with metadata."""
+    """The digest of a release depends on all values, types, nulls and names, on their order, and on the metadata."""
     assert content_digest(frame, metadata) != content_digest(FRAME, ABOUT)
 
 

@@ -100,9 +100,9 @@ def test_open_domains_spend_delta_beside_rho(store):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "skellam", "poisson"])
 def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
-    """On each accounting route, a budget of ε = 1 and δ = 1e-6 fits one release at this ε and δ.
+    """On each accounting route, a new budget of ε = 1 and δ = 1e-6 allows one release at exactly this ε and δ.
 
-    A level that is 0.1 % finer is refused.
+    A release at a level that is 0.1 % finer than the budget allows is refused.
     """
     routes = {"gaussian": ("gaussian", "renyi"), "skellam": ("renyi",), "poisson": ("poisson",)}
     for route in routes.get(noise, ("pure", "renyi")):
@@ -123,7 +123,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
         store.set_budget(epsilon=3, delta=1e-6, route=route, population=route)
         a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)
         second = a_series(store, f"second_{route}", population=route)
-        # The route "gaussian" refuses the alternative in the counterexample, Laplace noise, so this release is safe.
+        # The adversary of the counterexample needs Laplace noise. The route "gaussian" refuses it, so this is safe.
         if route == "gaussian":
             second.release("a", level="0.1887", threshold=500)
             continue
@@ -147,7 +147,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
 
 
 def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
-    """The ledger shows numerical slack, even if it exceeds delta, but ignores it in budgets and in epsilon."""
+    """The ledger shows numerical slack, even slack above delta. Budgets and epsilon do not include the slack."""
     monkeypatch.setattr("sparsehist.release.cell_parameters.numerical_slack", lambda *_, **__: 1e-3)
     store.set_budget(epsilon=2, delta=1e-6)
     series = a_series(store)
@@ -185,7 +185,7 @@ def test_a_second_path_of_a_series_without_a_cap_is_not_free(store):
 
 
 def test_the_largest_level_of_a_path_leaves_room_for_the_other_paths():
-    """The largest level of a noise path is the cap minus the finest levels of the series' other noise paths."""
+    """The largest level that fits a noise path is the cap minus the levels spent on the series' other noise paths."""
     capped = Ledger().with_series(Account("1", Declaration(name="visits", unit="user", max_keys=1, cap=1)))
     assert capped.with_release(Spending("1", Fraction(1, 4), measure_path("price"))).largest_level("1") == Fraction(
         3, 4

@@ -94,7 +94,7 @@ def gaussian_epsilon(paths: list[Path]) -> float:
 
 @dataclass
 class Series:
-    """A series and its noise paths. The first path is that of the cells, and all others are those of workloads."""
+    """A series and its noise paths: first the path of its cells, and then the paths of its workloads."""
 
     name: str
     population: str
@@ -113,7 +113,7 @@ class DiedError(Exception):
 
 
 class Beside:
-    """Random steps on a store, and an independent computation of the store's ledger."""
+    """A store that is changed in random steps, and an independent computation of its ledger."""
 
     def __init__(self, seed: int) -> None:
         self.rng = seeded(seed)
@@ -197,7 +197,8 @@ class Beside:
 
         Here, budgets in epsilon cover only Gaussian noise, without open domains. All releases together cost as much
         as one Gaussian release at the sum of the finest levels of all noise paths. They fit the budget if the exact
-        delta of that release is at most `DELTA`. Rounding to 12 digits is harmless: sums of `LEVELS` differ by more.
+        delta of that release is at most `DELTA`. The package rounds limits to 12 digits, but no sum of `LEVELS` is so
+        close to a limit that this matters.
         """
         finer = max(Fraction(0), level - path.finest)
         total = sum((known.finest for known in series.paths), Fraction(0)) + finer
@@ -315,7 +316,8 @@ class Beside:
     def check_everybody(self, row: dict, populations: list[str]) -> None:
         """Check the ledger's total row, which covers all populations.
 
-        Its cost is the largest cost of any set of populations in which no two populations are declared disjoint.
+        The cost in the total row is the largest cost of any set of populations in which no two populations are
+        declared disjoint.
         """
         sets = [
             chosen

@@ -20,7 +20,7 @@ RNG = entropy.seeded(71)
 
 
 def test_a_day_has_one_report_whatever_happens():
-    """A RAPPOR client keeps its report for a day and setting if asked again, restored or given a finer setting."""
+    """A RAPPOR client keeps its report for a day and setting, even if it is restored or gets a finer setting."""
     client = RapporClient.start(QUIET, "page", rng=RNG)
     client, first = client.report(date(2024, 1, 1), rng=RNG)
     assert first.shape == (128,)

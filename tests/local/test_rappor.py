@@ -1,4 +1,4 @@
-"""Tests of RAPPOR: costs of settings, distributions of memos (permanent noisy filters) and reports, and decoding."""
+"""Tests of RAPPOR: privacy costs, decoding, and the distribution of reports and memos (permanent noisy filters)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FINE = Rappor(1, 1, keep="0.5", one_if_set="0.8", one_if_not="0.25")
 COARSE = Rappor(1, 1, keep="0.25", one_if_set="0.65", one_if_not="0.4")
 STEP = Degradation(COARSE, FINE)
 PEOPLE = 400_000
-STATES = list(itertools.product((0, 1), repeat=6))  # coarse memo, two coarse reports, fine memo, two fine reports
+STATES = list(itertools.product((0, 1), repeat=6))  # bits of: coarse memo, its 2 reports, fine memo, its 2 reports
 
 
 def chance(probability, outcome):
-    """Return the probability of a coin's outcome, 1 or 0, given the probability of 1."""
+    """Return the probability that a bit has the value `outcome` if it is 1 with the given probability."""
     return probability if outcome else 1 - probability
 
 
@@ -55,7 +55,7 @@ def history(setting, truth, rng):
 
 
 def truths(truth):
-    """Return Bloom filters for many people, each with one bit of the given value."""
+    """Return one-bit Bloom filters for many people, in which every bit has the given value."""
     return np.full((PEOPLE, 1), bool(truth))
 
 
@@ -76,7 +76,11 @@ def test_settings_have_the_reference_values():
 
 
 def test_reports_cost_what_enumeration_says():
-    """The stated epsilon of RAPPOR is the largest minus the smallest log likelihood ratio of report sequences."""
+    """The stated epsilon of RAPPOR reports agrees with an enumeration of all sequences of reports.
+
+    Epsilon is the largest minus the smallest log likelihood ratio between a Bloom filter bit that is 1 and one that
+    is 0.
+    """
     for reports in (1, 2, 5):
         ratios = []
         for shown in itertools.product((0, 1), repeat=reports):
@@ -94,7 +98,7 @@ def test_reports_cost_what_enumeration_says():
 
 
 def test_coarse_reports_have_their_law_and_all_together_say_what_the_fine_ones_say():
-    """Coarsened reports have the exact distribution, and add no privacy loss to that of the fine reports."""
+    """Coarse reports drawn from fine reports have the exact distribution and cause no further privacy loss."""
     laws = [enumerated(truth) for truth in (0, 1)]
     for truth, law in enumerate(laws):
         for z1, w11, w12 in itertools.product((0, 1), repeat=3):
@@ -124,7 +128,11 @@ def test_histories_in_both_directions_follow_the_enumeration(truth):
 
 
 def test_wrong_histories_are_seen():
-    """Negative control: reports coarsened one by one, redrawn reports and a wrong memo probability are detected."""
+    """Negative control: three errors in drawing RAPPOR memos and reports are detected.
+
+    The errors are coarsening the reports one by one, drawing fine reports without regard to the coarse reports, and a
+    wrong probability of keeping a bit in the memo.
+    """
     rng = entropy.seeded(21)
     z2, w2 = history(FINE, truths(1), rng)
     one_by_one = [coarser_history(STEP, z2, report[None], rng=rng) for report in w2]
@@ -166,7 +174,7 @@ def test_what_is_no_setting_is_refused(wrong):
 
 
 class Ties:
-    """A generator whose first 62 bits equal those of a coin's probability, so that further bits decide the coin."""
+    """A generator whose first 62 bits equal those of a probability, so that only later bits decide a coin flip."""
 
     def __init__(self, limit, rng):
         self._words = [limit]
@@ -176,7 +184,7 @@ class Ties:
 
 
 def test_coins_beyond_their_first_word_are_exact():
-    """If the first 62 random bits do not decide a coin, further bits decide it with the exact probability."""
+    """If the first 62 random bits do not decide a coin flip, later bits decide it with the exact probability."""
     third, tied = Fraction(2**62, 3), np.zeros(20_000, int)
     shown = flip([Fraction(1, 3)], tied, rng=Ties(int(third), entropy.seeded(5)))
     assert_consistent(binomial_test(int(shown.sum()), tied.size, float(third - int(third))))
@@ -184,7 +192,7 @@ def test_coins_beyond_their_first_word_are_exact():
 
 
 def test_estimates_are_unbiased_with_the_spread_they_state():
-    """RAPPOR counts decoded from one or three days of reports are unbiased and have the stated deviation."""
+    """RAPPOR counts decoded from one or three days of reports are unbiased and have the stated standard deviation."""
     setting = Rappor(32, 2, "0.5", "0.8", "0.2")
     rng = entropy.seeded(31)
     names = [f"page {i}" for i in range(12)]
@@ -206,7 +214,11 @@ def test_estimates_are_unbiased_with_the_spread_they_state():
 
 
 def test_more_candidates_than_bits_are_compared_with_the_rest():
-    """With more candidates than bits, decoded counts are unbiased, and their stated deviation includes collisions."""
+    """With more candidate values than bits, decoded counts are unbiased, with about the stated standard deviation.
+
+    With more candidates than bits, the standard deviation is estimated from the other bits and includes the effect of
+    candidates that share bits.
+    """
     setting = Rappor(64, 2, "0.9", 1, 0)
     rng = entropy.seeded(33)
     scores = []

@@ -1,6 +1,6 @@
 """Change one line of the package at a time, and check that a test fails.
 
-    python tests/mutations/run.py [--only WORD] [--jobs 2] [--slow]
+    Usage (see --help for the options): python tests/mutations/run.py [--only WORD] [--jobs 2] [--slow]
 
 Each `*.toml` here lists mutations of one part of the package: a file, a text that occurs in it once, its replacement,
 and the tests that should fail. Package and tests are copied, the copy is mutated, and only the named tests run. A
@@ -61,7 +61,7 @@ def is_stale(mutation: Mutation) -> bool:
 
 
 def passes(mutation: Mutation, *, broken: bool = True) -> bool:
-    """Run the tests of a mutation in a copy of the package, mutated if `broken`; return whether they pass in time."""
+    """Copy the package, apply the mutation if `broken`, and return whether the mutation's tests pass in time."""
     with tempfile.TemporaryDirectory() as home:
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")
         for source in (CHECKOUT / name for name in COPIED):

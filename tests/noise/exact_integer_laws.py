@@ -51,7 +51,7 @@ def binomial_mass(trials: float, chance: float) -> Weight:
 
 
 def distance(law: IntegerLaw, weight: Weight, cells: int = 400) -> float:
-    """Estimate the total variation distance between a table and a distribution from about `cells` table entries."""
+    """Estimate the total variation distance of a table from a distribution, using only about `cells` entries."""
     above, up_to = law._above, law._up_to
     inside = [i for i in range(law.logs.size) if up_to[i + 1] > 1e-18 and above[i] > 1e-18]
     sparse = max(1, len(inside) // cells)

@@ -84,7 +84,7 @@ def joint_p_value(family: Any, noise: Noise) -> float:
 
 
 def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """Return the p-value of a G-test of integer noise; all values far from the mean share one cell."""
+    """Return the p-value of a G-test of integer noise at several levels; outcomes far from the mean form one cell."""
     if isinstance(family, RandomisedResponse):
         values = np.arange(family.categories)
     else:
@@ -121,7 +121,10 @@ def _of_jumps(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray
 
 
 def prefix_covariance(steps: int) -> NDArray[np.float64]:
-    """Return the noise covariance of prefix sums A at level 1/2, for R = (AᵀA)^¼ with columns scaled to norm 1."""
+    """Return the covariance of the noise of all prefix sums at level 1/2, for the strategy R = (AᵀA)^¼.
+
+    A is the matrix of prefix sums, and the columns of R are scaled to norm 1.
+    """
     sums = np.tril(np.ones((steps, steps)))
     values, vectors = np.linalg.eigh(sums.T @ sums)
     root = (vectors * values**0.25) @ vectors.T

@@ -38,12 +38,12 @@ from tests.stats import (
 COARSE, MIDDLE, FINE = Fraction(1, 6), Fraction(1, 3), Fraction(1)
 FAMILIES = [Gaussian(sensitivity=1.0), Laplace(), DiscreteLaplace(), Poisson(), Skellam(), Exponential()]
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
-# With 60,000 draws, a scale that is 2 % off is detected, and so is a reversed order in 0.01 % of the draws.
+# With 60,000 draws, a scale that is 2 % off is detected, and so are reversals of order in 0.01 % of the draws.
 DRAWS = 60_000
 
 
 def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
-    """Return the p-value of a test that two samples of rows have the same joint distribution."""
+    """Return the p-value of a test that two samples, with one column per level, have the same joint distribution."""
     if family.integer:
         return two_sample_outcomes(first, second)
     ends = [np.abs(rows[:, -1:] - rows[:, :1]) if rows.shape[1] > 1 else np.abs(rows) for rows in (first, second)]
@@ -90,7 +90,7 @@ def looks(family: Family, seed: int) -> dict[str, float]:
 
 @EVERY_FAMILY
 def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -> None:
-    """Noise at three levels has one joint distribution in every order of drawing, and agrees with its tails."""
+    """Noise at three levels has one joint distribution in every order of drawing, and correct tail functions."""
     for name, p_value in looks(family, 501).items():
         assert_consistent(p_value, f"{type(family).__name__}.{name}")
 
@@ -124,7 +124,7 @@ def test_draws_above_a_threshold_have_the_truncated_law(family: Family, deviatio
     z = family.sample_tail(DRAWS, threshold, "0.1", rng=entropy.seeded(505))
     assert (z > threshold).all()
     if family.integer:
-        # The test needs a continuous distribution, so draw a uniform number between the tails of z and of z - 1.
+        # To make integer noise z continuous, draw a uniform number between P[noise > z] and P[noise > z - 1].
         at = np.exp([family.log_tail(values, "0.1") - family.log_tail(threshold, "0.1") for values in (z, z - 1)])
         uniforms = at[0] + entropy.seeded(506).random(DRAWS) * (at[1] - at[0])
     else:
@@ -202,7 +202,7 @@ def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, uns
 @EVERY_FAMILY
 @pytest.mark.parametrize("level", ["0.01", "1/3", "7"])
 def test_supports_of_neighbouring_counts_are_shifts_of_one_another(family: Family, level: str) -> None:
-    """With equal noise, the published values for counts c and c + 1 lie on one grid and differ by exactly 1."""
+    """Adding equal noise to the counts c and c + 1 gives two values on one grid that differ by exactly 1."""
     noise = family.sample(20_000, level, rng=entropy.seeded(604)).astype(np.float64)
     step = 1.0 if family.integer else grid_step(family.std(level))
     assert 1.0 % step == 0.0

@@ -1,4 +1,4 @@
-"""Tests that discrete Laplace noise moves between levels with probabilities that are exact to forty digits."""
+"""Tests of discrete Laplace noise: its transition probabilities between levels are exact to forty digits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.noise.laws import in_order, joint_p_value
 from tests.stats import assert_consistent, binomial_test, g_test
 
 FAMILY = DiscreteLaplace(sensitivity=2)
-# With 200,000 draws, a scale that is 2 % off and a coin whose probability is 1 % off are detected.
+# With 200,000 draws, a scale that is 2 % off is detected, and so is a coin flip with a probability 1 % off.
 DRAWS = 200_000
 
 
@@ -108,7 +108,7 @@ def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, 
 
 @pytest.mark.parametrize("start", [-3, 0, 3])
 def test_refining_one_value_follows_its_kernel(start: int) -> None:
-    """Noise refined from -3, 0 or 3, by coins or by inversion, has its exact conditional distribution."""
+    """`refine` and `carry` draw fine noise, given coarse noise of -3, 0 or 3, from the exact distribution."""
     family, known = DiscreteLaplace(1), np.full(DRAWS, start)
     chances = np.array([float(refine_pmf(abs(start), y, Fraction(1, 2), Fraction(1))) for y in range(-12, 13)])
     chances = np.append(chances, 1 - chances.sum())

@@ -123,7 +123,7 @@ def test_probabilities_rounded_to_four_bits_are_noticed(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("rate", [Fraction(1, 1000), Fraction(1, 10**6)])
 def test_slow_geometrics_have_their_law(rate: Fraction) -> None:
-    """Geometric draws with a tiny rate follow their exact distribution, and so do their lowest six bits."""
+    """Geometric draws with a tiny rate follow their exact distribution, and so do their remainders modulo 64."""
     drawn = draw(geometric(rate), DRAWS, rng=entropy.seeded(35))
     edges = np.unique(np.floor(-np.log1p(-np.arange(1, 200) / 200) / float(rate)))
     ends = np.exp(-float(rate) * (edges + 1))
@@ -135,7 +135,7 @@ def test_slow_geometrics_have_their_law(rate: Fraction) -> None:
 
 @pytest.mark.parametrize("rate", ["1/1000000", "1/2", "20"])
 def test_coins_show_what_they_should(rate: str) -> None:
-    """Coins are true with the requested probability e**-rate, and fair coins with probability 1/2."""
+    """`coins` returns True with the requested probability e**-rate, and `fair_coins` with probability 1/2."""
     shown = coins(Tail(lambda: decay(Fraction(rate))), DRAWS, rng=entropy.seeded(38))
     assert_consistent(binomial_test(int(shown.sum()), DRAWS, math.exp(-float(Fraction(rate)))))
     assert_consistent(binomial_test(int(fair_coins(DRAWS, rng=entropy.seeded(39)).sum()), DRAWS, 0.5))

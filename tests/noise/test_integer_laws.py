@@ -28,7 +28,7 @@ TABLES = [
 
 @pytest.mark.parametrize(("law", "mass", "parameters", "cells"), TABLES)
 def test_tables_are_the_law(law, mass, parameters: tuple[float, ...], cells: int) -> None:
-    """Tables of integer distributions are exact to 1e-12, and a mean with a relative error of 1e-8 is detected."""
+    """Tables of integer distributions are exact to 1e-12, and a relative error of 1e-8 in their mean is detected."""
     *trials, last = parameters
     wrong = last * (1 + (1e-8 if law is skellam_law else 1e-9))
     with mpmath.workdps(DIGITS):
@@ -40,7 +40,7 @@ def test_tables_are_the_law(law, mass, parameters: tuple[float, ...], cells: int
 @pytest.mark.parametrize("means", [(0.01, 3.0), (3.0, 0.01), (40.0, 60.0), (2000.0, 500.0), (1e-9, 700.0)])
 @pytest.mark.parametrize("deviations", [-7, -1, 0, 2, 30])
 def test_parts_of_a_sum_have_their_conditional_law(means: tuple[float, float], deviations: int) -> None:
-    """Given the sum of two Poisson or Skellam numbers, the first number follows Bayes' rule, even for rare sums."""
+    """Given the sum of two Poisson or Skellam numbers, the first number has its exact conditional distribution."""
     both = sum(means)
     for law, mass, centre, spread in (
         (poisson_law, poisson_mass, both, both**0.5),

@@ -25,7 +25,7 @@ from tests.noise import laws
 from tests.noise.laws import in_order, joint_p_value
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
-# With 300,000 draws, a scale 4 % off, a correlation 2 % off, or a probability of 1/27 that is 2 % off is detected.
+# Errors that 300,000 draws detect: 4 % in a scale, 2 % in a correlation, and 2 % in a probability of 1/27.
 DRAWS = 300_000
 LAWS = [
     (Gaussian(math.sqrt(20)), ("1/20", "1/10", "1/3", "2")),
@@ -75,7 +75,10 @@ def test_wrong_joint_laws_are_rejected(family, levels):
 
 
 class PrintedBetween(Laplace):
-    """A wrong family: the probabilities of two increments are exchanged, as in the misprint of [ARNP Lemma F.5]."""
+    """A wrong family: noise at a middle level is drawn from a wrong distribution, the misprint of [ARNP Lemma F.5].
+
+    The distributions of two increments, from coarse to middle level and from middle to fine level, are mixed up.
+    """
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         c, m, f = (float(x) / self.sensitivity for x in (coarse_level, level, fine_level))
@@ -90,7 +93,7 @@ class PrintedBetween(Laplace):
 
 
 class PrintedBetweenIntegers(DiscreteLaplace):
-    """A wrong integer family: two probabilities are exchanged, as in the misprint of [ARNP Lemma F.5]."""
+    """A wrong family of integer noise, drawn between two levels with the misprint of [ARNP Lemma F.5]."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         at, distance, moved = np.arange(-130, 131), np.clip(coarse - fine, -40, 40), np.zeros_like(fine)

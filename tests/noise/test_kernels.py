@@ -1,4 +1,4 @@
-"""Tests that a single transition of real noise between levels follows its exact conditional distribution."""
+"""Tests that real-valued noise drawn given the noise at other levels has its exact conditional distribution."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ DRAWS = 200_000
 
 
 def test_between_equals_its_limits_when_the_levels_nearly_meet() -> None:
-    """Gaussian noise at a level just above the coarse level is close to the coarse noise.
+    """Gaussian noise inserted at a level just above the coarse level is close to the coarse noise.
 
-    Cancellation in the weights of the coarse and the fine noise loses no digits.
+    The weights of the coarse and the fine noise are computed without loss of precision to cancellation.
     """
     rng, family = entropy.seeded(24), Gaussian(sensitivity=math.sqrt(20))
     coarse, fine = family.sample(1000, "0.1", rng=rng), np.zeros(1000)
@@ -36,9 +36,9 @@ def test_between_has_the_reference_weights() -> None:
 
 
 def kernel_cdf(y: np.ndarray, x: np.ndarray, a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return P[fine < y] and P[fine <= y] of Laplace noise, given coarse noise x.
+    """Return P[fine noise < y] and P[fine noise <= y] of Laplace noise, given the coarse noise x.
 
-    The decay rates are a for the coarse and b for the fine noise.
+    The coarse noise has the decay rate `a`, and the fine noise has the decay rate `b`.
     """
     sign = np.where(x >= 0, 1.0, -1.0)
     u, m = y * sign, np.abs(x)

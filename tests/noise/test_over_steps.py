@@ -28,7 +28,7 @@ SCRAMBLED = [Point(step, Fraction(level)) for step, level in [(0, "0.2"), (3, "1
 def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> None:
     """Noise at five release points has the exact covariance, even after three points are redrawn.
 
-    Each of the three points is redrawn given the other four points. A scale that is 5 % off is detected.
+    Three of the five release points are redrawn, each given the other four. A scale that is 5 % off is detected.
     """
     noise, rng = StepNoise(prefix_covariance(5)), entropy.seeded(1)
     factor, wanted = noise.factor(SCRAMBLED), between(prefix_covariance(5), SCRAMBLED)
@@ -42,10 +42,10 @@ def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> N
 
 @pytest.mark.parametrize(("steps", "points"), [(5, 24), (30, 40), (365, 40)])
 def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, points: int) -> None:
-    """If levels are nearly equal, the conditional mean and standard deviation of noise at a point are accurate.
+    """If levels are nearly equal, the distribution of the noise at one release point given the others is accurate.
 
-    The error of the mean is below the numerical slack, and the relative error of the standard deviation is below
-    1e-14. A computation from the covariance matrix in doubles would lose half of the digits.
+    The error of the conditional mean is below the numerical slack, and the relative error of the standard deviation
+    is below 1e-14. A computation from the covariance matrix in doubles would lose half of the digits.
     """
     matrix, rng = prefix_covariance(steps), entropy.seeded(steps)
     levels = [Fraction(1, 10) * (1 + LEAST_GAP) ** i for i in range(8)]

@@ -24,7 +24,7 @@ DRAWS = 300_000
 def test_the_formulas_have_the_reference_values():
     """The probabilities that randomised response keeps or changes a category agree with reference values."""
     two, five = RandomisedResponse(categories=2), RandomisedResponse(categories=5)
-    enclose(lambda: None, 250)  # only sets the precision of interval arithmetic
+    enclose(lambda: None, 250)  # this call only sets the precision of interval arithmetic to 250 bits
     _, at_fine, at_coarse = five._middle(HALF, ONE, TWO)
     _, home, stay = five._finer(HALF, TWO)
     for formula, printed in (
@@ -70,7 +70,7 @@ def test_what_is_no_category_is_refused():
 
 
 def test_sparse_series_refuse_it_by_what_it_lacks():
-    """Sparse series refuse randomised response, which has no tails and no transitions that preserve order."""
+    """Series refuse randomised response, because it has no tails and no transitions that preserve order."""
     family = RandomisedResponse(categories=3)
     assert isinstance(family, DenseFamily) and not isinstance(family, Family)
     with pytest.raises(DeclarationError, match="monotone noise family"):

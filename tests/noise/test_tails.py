@@ -86,7 +86,7 @@ def test_the_tails_agree_with_mpmath(family, exact, levels, places, close):
     for level in levels:
         for place in places:
             t = float(place)
-            if isinstance(family, Poisson | Skellam):  # `place` counts standard deviations from the mean
+            if isinstance(family, Poisson | Skellam):  # here `place` is in standard deviations from the mean
                 t = math.floor(family.mean(level) + place * family.std(level)) + 0.5
                 if isinstance(family, Poisson) and t < 0:
                     continue
@@ -108,7 +108,7 @@ def test_noise_that_is_never_negative_always_exceeds_less_than_zero():
 @EVERY_FAMILY
 @given(st.one_of(st.floats(-5000.0, -1e-3), st.floats(-1e-3, -1e-300)), st.sampled_from(["1e-6", "0.3", "2", "40"]))
 def test_the_inverse_of_a_tail_is_its_quantile(family, log_probability, level):
-    """For every log tail l, the inverse tail x satisfies P[Z > x] <= e^l <= P[Z >= x], up to rounding."""
+    """`inverse_log_tail` of a log probability l returns an x with P[Z > x] <= e^l <= P[Z >= x], up to rounding."""
     x = family.inverse_log_tail(log_probability, level)
     before = x - 1 if family.integer else x
     log_rest = math.log(-math.expm1(log_probability))

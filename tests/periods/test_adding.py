@@ -50,7 +50,11 @@ def test_periods_come_in_any_order_and_twice(tmp_path: Path) -> None:
 
 
 def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> None:
-    """Before its first period, a periodic series stores only the digest of a long catalogue, but can be opened."""
+    """Before its first period, a periodic series with a long catalogue can be opened, but not appended to.
+
+    Before the first period, the store contains only the digest of the catalogue. Therefore only the object that
+    `create` returned, which has the catalogue, can append the first period.
+    """
     store, keys = sh.open(":memory:"), sh.Catalogue([f"k{i}" for i in range(2000)])
     declared = {"unit": "user", "key": "key", "max_keys": 1, "domain": keys, "every": sh.Every("week", budget=1)}
     declaring = sh.create(store, name="visits", **declared)
@@ -64,7 +68,7 @@ def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> 
 
 
 def test_what_cannot_be_declared_is_refused() -> None:
-    """Wrong `every=` values are refused. With `most_periods=`, tables of counts are refused, as a log is needed."""
+    """Wrong values of `every=` are refused. A series with `most_periods=` refuses counts, as it needs the log."""
     for wrong in ({"period": "quarter"}, {"protects": "user-day"}, {"unit": None, "most_periods": 3}):
         with pytest.raises(DeclarationError):
             in_weeks(**wrong)
@@ -122,7 +126,7 @@ def test_two_that_add_at_once_count_nobody_twice(tmp_path: Path) -> None:
 
 
 def test_who_counted_can_be_erased(tmp_path: Path) -> None:
-    """After `finish`, no file of the store contains a unit, but the counted periods can still be released."""
+    """After `finish`, no file of the store contains a unit, but the appended periods can still be released."""
     log = in_weeks(store=tmp_path / "s", most_periods=2)
     log.append(of_users(["secret_user"]), period=WEEKS[0])
     held = [file for file in (tmp_path / "s").rglob("*") if file.is_file() and b"secret_user" in file.read_bytes()]

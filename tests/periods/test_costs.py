@@ -1,4 +1,4 @@
-"""Compare the stated costs per user and per period with a search over all histories of a unit."""
+"""Compare the stated costs per user and per period with a search over all sets of periods that a unit can have."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ HISTORIES = [frozenset(some) for n in range(5) for some in itertools.combination
 
 
 def first_periods(history: frozenset[int], most: int | None) -> set[int]:
-    """Return the periods of a history in which the unit counts: the first `most`, or all if `most` is None."""
+    """Return the periods of `history` in which a unit counts: the first `most`, or all of them if `most` is None."""
     return set(sorted(history)[:most])
 
 
 def counting(
     most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None, *, dropped: int | None = None
 ) -> dict[str, set[str]]:
-    """Append periods with one unit for every possible history; return the units that count in each period.
+    """Append periods with one unit for every possible set of periods; return the units that count in each period.
 
-    The rows of `gone`, a (unit, period) pair, and all rows of the unit `erased` are left out. `dropped` is a period
-    that is dropped before the last period is appended.
+    The rows of unit `gone[0]` in period `gone[1]` and all rows of unit `erased` are left out. Period `dropped` is
+    dropped before the last period is appended.
     """
     log = in_weeks(most_periods=most)
     for place, week in enumerate(ORDER):
@@ -49,7 +49,7 @@ def counting(
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
-    """Check that two results of `counting` differ only in `unit`; return the sum of levels of differing periods."""
+    """Check that two results of `counting` differ only in `unit`; return the total level of all differing periods."""
     differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
@@ -59,7 +59,7 @@ def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> 
 def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dropped: int) -> None:
     """If an unreleased period is dropped, no unit counts in more than `most_periods` of the remaining periods.
 
-    Deleting the rows of a unit in one period then changes at most two periods.
+    After a period was dropped, deleting the rows of a unit in one period changes at most two periods.
     """
     whole = counting(most, dropped=dropped)
     for i, history in enumerate(HISTORIES):
@@ -72,7 +72,10 @@ def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dr
 
 @pytest.mark.parametrize("most", [2, slow(1), slow(3), slow(4)])
 def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> None:
-    """The stated cost per user is the largest over all histories, and the cost per period is never too low."""
+    """The stated cost per user is the largest cost of any unit, and the stated cost per period is never too low.
+
+    Costs are found by deleting all rows of a unit, or its rows in one period, for every possible set of periods.
+    """
     log = in_weeks(most_periods=most)
     for week, level in LEVELS.items():
         log.append(of_users(["u0"]), period=week).release("r", level=level)
@@ -89,8 +92,8 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
     assert by_user == Fraction(row["level"])
     said = Fraction(row["per_period"].split()[0])
     largest = max(map(Fraction, LEVELS.values()))
-    # If a unit's rows in one period are deleted, the unit may count in another period instead. Which one depends on
-    # the order of appending, so the ledger charges the two costliest periods.
+    # A unit whose rows in one period are deleted may count in a different period instead.
+    # The order of appending decides which periods change, so the ledger charges the two costliest periods.
     assert by_period <= said <= 2 * largest
     assert (by_period > largest) == (said > largest) == (most < len(ORDER))
     if most == 1:
@@ -106,7 +109,7 @@ def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
 
 
 def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 6) -> Fraction:
-    """Return the largest privacy cost of a user, or of a user-week, over all histories of a user."""
+    """Return the largest cost of a user, or of a user's rows in one week, over all possible sets of weeks."""
     found = [Fraction(0)]
     for history in (frozenset(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)):
         kept = first_periods(history, most)
@@ -122,7 +125,8 @@ def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 
 def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | None) -> None:
     """Releases of periods at adaptively chosen levels never exceed the budget of the periodic series.
 
-    A release is refused only if its cost, or a bound that adds up the two costliest periods, exceeds the budget.
+    A release is refused only if its cost exceeds the budget. For user-weeks with `most_periods`, an
+    upper bound replaces the exact cost: the sum of the two costliest periods.
     """
     limit, refused, allowed = Fraction(1), 0, 0
     for seed in range(12):
@@ -140,7 +144,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
                 ledger.check(release)
             except BudgetExceededError:
                 refused += 1
-                # The ledger charges the two costliest periods, even if no unit can count in one instead of the other.
+                # For user-weeks, the ledger charges the two costliest periods, which may exceed the exact cost.
                 bound = sum(sorted(after.values())[-2:]) if (protects, most) == ("user-week", 2) else None
                 assert (bound or worst(after, protects, most)) > limit
             else:
@@ -155,7 +159,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """A user is charged the sum of the deltas of all periods, and a user-week the largest, up to the budget."""
+    """A user is charged the sum of the deltas of all periods, a user-week only the largest; budgets limit both."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),
@@ -198,7 +202,7 @@ def test_a_year_of_weeks_costs_what_is_said() -> None:
 @pytest.mark.parametrize(
     ("declared", "left"),
     [
-        ({"budget": "1"}, 7),  # 0.25 is spent, and the other 0.75 allows seven releases at 0.1
+        ({"budget": "1"}, 7),  # 0.25 of the budget is spent; the other 0.75 allows seven more releases at level 0.1
         ({"budget": "0.4", "most_periods": 5}, 1),
         ({"budget": "0.19", "protects": "user-week", "most_periods": 3}, 0),
         slow({"budget": "0.2", "protects": "user-week", "most_periods": 3}, 49),
@@ -221,7 +225,7 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
-    """If a unit counts in at most `most_periods` periods, the ledger's cost covers any set of that many periods."""
+    """With `most_periods=n`, the ledger charges at least the cost of any n periods."""
     limits = Limits()
     limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):

@@ -1,13 +1,13 @@
 """Compute the largest delta that an adversary reaches by choosing each release from the earlier outputs.
 
 Privacy losses of independent draws add up. After some releases, an adversary therefore needs to know only the
-remaining budget and the remaining epsilon, which is e = epsilon - loss. After the last release, the adversary gains
-max(0, 1 - exp(e)). Before that, the gain is computed for each possible next release, as the average over its privacy
-loss, and the adversary chooses the largest. The losses have the worst distribution that the cost allows: for Gaussian
-noise of rho, a normal distribution of mean rho and variance 2 rho; for a pure release, a coin with loss +-epsilon;
-and a key of an open domain reveals its privacy unit with the stated probability. Averages are sums over a grid of a
-hundredth of a standard deviation (a fiftieth for three releases), which gives delta with a relative error of 2e-4
-(6e-4).
+remaining budget and the remaining epsilon e, which is epsilon minus the privacy loss so far. After the last release,
+delta is max(0, 1 - exp(e)). Before that, delta is computed for each possible next release, as the average over the
+privacy loss of this release, and the adversary chooses the release with the largest delta. The losses have the
+worst distribution that the cost allows: for Gaussian noise of rho, a normal distribution of mean rho and variance
+2 rho; for a pure release, a coin with loss +-epsilon; and a key of an open domain reveals its privacy unit with the
+stated probability. Averages are sums over a grid of a hundredth of a standard deviation (a fiftieth for three
+releases), which gives delta with a relative error of 2e-4 (6e-4).
 """
 
 from __future__ import annotations

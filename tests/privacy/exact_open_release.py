@@ -1,10 +1,13 @@
 """Compute the exact (epsilon, delta) of one Gaussian release over an open domain, to check the stated guarantee.
 
 A privacy unit has l keys, of which j are keys of no other unit. Each of these j keys is published with probability
-q. Noise hides the change by 1 in the other l - j keys. With G(epsilon) the delta of the Gaussian mechanism for these
-l - j keys, the exact delta is the largest, over j, of 1 - (1-q)**j + (1-q)**j G(epsilon - j ln(1-q)) for removing the
-unit, and of G(epsilon + j ln(1-q)) for adding it. Source: Wilkins, Kifer, Zhang and Karrer 2024, Exact Privacy
-Analysis of the Gaussian Sparse Histogram Mechanism. The formula is derived independently here.
+q. The counts of the other l - j keys change by 1, which the noise hides; G(epsilon) is the delta of the Gaussian
+mechanism for these l - j keys. For removing the unit, the exact delta is the largest value, over all j, of
+1 - (1-q)**j + (1-q)**j G(epsilon - j ln(1-q)). For adding the unit, it is the largest value of
+G(epsilon + j ln(1-q)).
+
+Source: Wilkins, Kifer, Zhang and Karrer 2024, Exact Privacy Analysis of the Gaussian Sparse Histogram Mechanism. The
+formula is derived independently here.
 """
 
 from __future__ import annotations

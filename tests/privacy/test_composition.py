@@ -33,7 +33,7 @@ def test_pure_and_concentrated_costs_add_as_rho() -> None:
 
 
 def test_a_guarantee_without_rho_is_never_added() -> None:
-    """If a noise path without a zCDP guarantee has released something, rho and amount of the total cost are None."""
+    """If a noise path with releases has no zCDP guarantee, then `rho` and `amount` of the total cost are None."""
     total = total_cost([path_cost("rho", HALF), path_cost("none", TENTH)])
     assert (total.currency, total.amount, total.rho) == ("none", None, None)
     assert total_cost([path_cost("rho", HALF), path_cost("none", None)]).amount == HALF
@@ -41,7 +41,7 @@ def test_a_guarantee_without_rho_is_never_added() -> None:
 
 
 def test_the_delta_of_open_domains_adds_up():
-    """The probabilities that open domains reveal the only unit of a key add up over series."""
+    """The probabilities that an open domain publishes a key of only one unit add up over series."""
     apart = [path_cost("rho", Fraction(1, 2), delta_infinity=delta) for delta in (1e-6, 2e-6)]
     assert total_cost(apart).delta_infinity == pytest.approx(3e-6, rel=1e-12)
 

@@ -41,7 +41,7 @@ def delta_by_integration(epsilon, rho, coins):
             total += max(0.0, p - math.exp(epsilon) * q)
             continue
         # p and q are the probabilities of the coins under two neighbouring logs, and phi is the density of N(0, 1).
-        # Above `start`, p phi(x - mu) exceeds e**epsilon q phi(x).
+        # Integrate only above `start`, because the integrand is negative below `start`.
         start = (epsilon + math.log(q / p)) / mu + mu / 2
         end = max(start, mu) + 12
         total += quad(lambda x: p * norm.pdf(x - mu) - math.exp(epsilon) * q * norm.pdf(x), start, end, limit=200)[0]  # noqa: B023
@@ -59,7 +59,7 @@ def test_paths_of_gaussian_noise_are_one_gaussian_mechanism():
 def test_equal_pure_paths_compose_exactly():
     """The epsilon of forty equal pure noise paths is exact.
 
-    At delta 0, it is the sum of their epsilons. For a single path, it is the epsilon of this path.
+    At delta 0, the epsilon of all paths together is the sum of their epsilons. A single path keeps its own epsilon.
     """
     many = total_cost([of_pure("0.1")] * 40)
     assert guarantee(many, 1e-6) == pytest.approx(pure.epsilon(1e-6, Fraction("0.1"), 40), rel=1e-11)
@@ -78,7 +78,7 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
         told = guarantee(total_cost(costs), delta)
         exact = delta_by_integration(told, Fraction(rho), [Fraction(coin) for coin in coins])
         assert exact <= delta * (1 + 1e-6)
-        # The stated epsilon is at most the sum of all. If it is well below that, no smaller epsilon has this delta.
+        # The sum of all epsilons is an upper bound. If the stated epsilon is below it, no smaller epsilon would do.
         if told < sum(map(float, coins)) * 0.998:
             assert delta_by_integration(told * (1 - 1e-4), Fraction(rho), list(map(Fraction, coins))) > delta
 
@@ -95,7 +95,8 @@ def test_skellam_noise_adds_up_by_orders():
 def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
     """The stated epsilon of Poisson noise alone is exact.
 
-    With Poisson and Gaussian noise together, epsilon is at most 3 % above that of the best split of delta.
+    With Poisson and Gaussian noise together, epsilon is at most 3 % above its smallest value over all splits of
+    delta.
     """
     noise = path_cost("none", FIFTIETH, law="poisson")
     told = guarantee(noise, 1e-6)
@@ -118,7 +119,7 @@ def test_delta_infinity_is_taken_off_delta():
 
 
 def test_what_is_unknown_has_no_epsilon():
-    """If a noise path has no guarantee and released something, epsilon is infinite; invalid deltas are refused."""
+    """If a noise path with releases has no guarantee, epsilon is infinite. Invalid deltas are refused."""
     assert guarantee(total_cost([of_pure(1), path_cost("none", HALF)]), 0.1) == math.inf
     assert guarantee(total_cost([path_cost("none", None)]), 0) == 0
     for delta in (-1e-9, 1.0, math.nan, "1e-6"):

@@ -26,7 +26,7 @@ LAW = {"gaussian": "gaussian", "coin": "epsilon"}
 
 
 def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] = SHARES):
-    """Return a function that yields the next releases a filter allows, at several shares of the remaining budget."""
+    """Return a function that yields allowed next releases, which use up certain shares of the remaining budget."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         spent = sum((within.charge(LAW[move.kind], Fraction(move.amount)) for move in made), Fraction(0))
@@ -41,7 +41,7 @@ def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] 
 
 
 def passes_every_curve(made: Iterable[Move], epsilon: float, delta: float) -> bool:
-    """Return whether the tightest of several bounds is within the budget; this is unsound for adaptive releases."""
+    """Return whether the smallest of several bounds on epsilon fits the budget (unsound if releases are adaptive)."""
     currency = {"gaussian": "rho", "coin": "epsilon"}
     parts = [
         path_cost(currency[move.kind], Fraction(move.amount), law="gaussian" if move.kind == "gaussian" else None)
@@ -88,7 +88,10 @@ def test_no_adversary_gets_beyond_the_pure_filter(steps):
 
 
 def test_best_of_routes_accounting_is_found_out():
-    """Negative control: the best of several bounds is unsound; it promises delta 1e-6, but delta is 1.945e-6."""
+    """Negative control: accounting by the smallest of several bounds is unsound if releases are chosen adaptively.
+
+    The bounds promise a delta of 1e-6, but an adversary who chooses the second release adaptively reaches 1.945e-6.
+    """
     first, branches = Move("gaussian", 0.0209), (Move("gaussian", 0.1887), Move("coin", 2.149))
     assert all(passes_every_curve((first, second), 3.0, 1e-6) for second in branches)
 
@@ -101,7 +104,7 @@ def test_best_of_routes_accounting_is_found_out():
 
 
 def test_a_search_finds_out_best_of_routes_accounting():
-    """Negative control: if only one of several bounds must hold, a search finds an adversary that exceeds delta."""
+    """Negative control: if releases only need to keep one of several bounds, a search finds an excess over delta."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         if not made:
@@ -119,7 +122,7 @@ def test_a_search_finds_out_best_of_routes_accounting():
 
 
 def test_the_filter_refuses_the_step_that_would_break_it():
-    """Every filter refuses some adaptive releases that exceed delta although the best of several bounds holds."""
+    """If choosing between a Gaussian and a pure release could exceed delta, a filter refuses at least one of them."""
     first, gauss, coin = Fraction("0.0209"), Fraction("0.1887"), Fraction("2.149")
     exact = filter_on("gaussian", Fraction(3), Fraction("1e-6"))
     assert exact.fits(exact.limit, "gaussian", first)
@@ -130,7 +133,10 @@ def test_the_filter_refuses_the_step_that_would_break_it():
 
 
 def test_a_split_of_delta_holds_where_a_shared_one_does_not():
-    """A fixed split of delta between noise and open domains is sound; sharing delta nearly doubles the true delta."""
+    """It is sound to give noise and open domains half of delta each, but unsound to let both use all of delta.
+
+    If noise and open domains may both use all of delta, an adaptive adversary reaches almost twice delta.
+    """
     epsilon, delta = 1.0, 1e-6
 
     def whole(made: tuple[Move, ...]) -> Iterable[Move]:
@@ -158,10 +164,10 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
 
 @pytest.mark.parametrize(("order", "coarse", "fine"), [(2, 0.49, 1.04), (8, 0.103, 0.219)])
 def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine):
-    """Negative control: charging a pure series only for its finest level is unsound.
+    """Negative control: with a Rényi budget, it is unsound to charge a pure-DP series only for its finest level.
 
     An adversary who decides after the coarse release whether to refine it, or to use Gaussian noise instead, exceeds
-    such a charge.
+    the charge for the finest level alone.
     """
     divergence = {level: float(coin_divergence(order, Fraction(level))) for level in (coarse, fine)}
     kept = {level: 1 / (1 + math.exp(-level)) for level in (coarse, fine)}
@@ -202,7 +208,7 @@ def test_two_populations_with_a_filter_each_add_up():
 @pytest.mark.parametrize("order", [2, 3, 22, 400])
 @pytest.mark.parametrize("epsilon", ["0.001", "0.5", "4", "40"])
 def test_a_coin_costs_its_divergence(order, epsilon):
-    """The Rényi divergence of a pure release is computed exactly and rounded up by at most 1e-12.
+    """The computed Rényi divergence of a pure release is never too small, and at most 1e-12 (relative) too large.
 
     The divergence is at most the order times the rho of the release.
     """
@@ -218,7 +224,7 @@ def test_a_coin_costs_its_divergence(order, epsilon):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.5", "1e-5"), ("3", "7.5e-7"), ("0.01", "1e-10")])
 def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
-    """The limits of the Gaussian and Rényi filters are never above the exact limits, and agree to 11 digits."""
+    """The limit that a Gaussian or Rényi filter computes never exceeds the exact limit, and agrees to 11 digits."""
     goal = Fraction(epsilon), Fraction(delta)
     with mp.workdps(60):
         within = filter_on("gaussian", *goal)
@@ -236,7 +242,7 @@ def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
             for b in (a - 1, a + 1)
             if b > 1
         )
-        assert least < 1e-9  # neither adjacent order allows a larger rho
+        assert least < 1e-9  # an order that is lower or higher by 1 allows no larger rho
 
 
 @pytest.mark.parametrize(
@@ -253,7 +259,7 @@ def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
     ],
 )
 def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys):
-    """The largest level for one or three equal series fits into the remaining budget; 0.1 % more does not fit."""
+    """The largest level that a filter returns for one or three series fits its budget; 0.1 % more does not fit."""
     for room, times in product((within.limit, within.limit / 3), (1, 3)):
         level = within.largest(room, law, keys, times=times)
         assert within.fits(room, law, level, keys, times=times)

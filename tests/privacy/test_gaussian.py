@@ -46,7 +46,7 @@ def test_small_and_huge_rho_keep_their_digits(rho: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "rho"), [(0.1, 4), (1, 9), (2, 8)])
 def test_a_delta_that_is_no_small_tail_is_that_of_the_two_normal_laws(epsilon, rho):
-    """If epsilon is far below rho, the delta of Gaussian noise agrees with the formula computed with 30 digits."""
+    """If epsilon is far below rho, the delta of Gaussian noise agrees with its formula, computed with 30 digits."""
     with mp.workdps(30):
         mu = mp.sqrt(2 * rho)
         x = mp.mpf(epsilon) / mu - mu / 2

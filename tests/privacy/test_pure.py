@@ -57,14 +57,14 @@ def test_a_thousand_releases_have_the_reference_value() -> None:
     ],
 )
 def test_different_guarantees_compose_to_the_reference_values(epsilon: float, each: list, exact: float) -> None:
-    """For equal and different guarantees, pure and approximate, the composed delta equals the reference value."""
+    """The delta of many pure or approximate releases, of equal or different epsilon, equals a reference value."""
     assert pure.delta_of(epsilon, each) == pytest.approx(exact, rel=1e-12)
 
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(0.01, 1.5), st.sampled_from([0, 1e-9, 1e-3])), min_size=1, max_size=9))
 def test_different_guarantees_are_those_of_all_coins_thrown(each: list) -> None:
-    """The delta of composed guarantees is a sum over all outcomes; rounding of losses can only increase it."""
+    """The delta of several releases is a sum over all outcomes, or slightly more if losses are rounded to a grid."""
     losses = np.zeros(1)
     chances = np.ones(1)
     for level, _ in each:

@@ -191,7 +191,7 @@ def test_a_browser_shows_it_whole(browser, page, tmp_path):
 def test_a_wrong_page_is_noticed(browser, tmp_path):
     """Negative control: the browser checks detect clipped text, a web request and other faults of a page.
 
-    The other faults are a page that is too wide, a console message and an image without a description.
+    The faults also include a page that is too wide, a console message and an image without a description.
     """
     page = tmp_path / "wrong.html"
     page.write_text(
@@ -208,7 +208,7 @@ def test_a_wrong_page_is_noticed(browser, tmp_path):
 
 
 def test_what_notebooks_show_is_escaped_and_public(store):
-    """Tables in notebooks contain only harmless tags, and neither event handlers nor web addresses nor secrets."""
+    """Tables in notebooks contain only harmless HTML tags, and no event handlers, web addresses or secrets."""
     visits, hours, weeks = (store.series(name) for name in ("visits", "hours", "weeks"))
     cells, workload = visits.release("public"), hours.release("ranges")
     for value in (store, visits, store.series("daily"), weeks, cells, workload, visits.plan(["0.1"])):

@@ -28,7 +28,7 @@ def started(
     seed: int = 1,
     **declared: object,
 ) -> sh.RunningSeries:
-    """Create a running series in memory and append these days to it; equal seeds give equal salts."""
+    """Create a running series in memory and append each log in `days` as one step; equal seeds give equal salts."""
     series = sh.create(
         sh.open(":memory:", seed=seed), name="log", unit="user", key="key", max_keys=max_keys,
         domain=domain or sh.Integers(50), steps=steps, **declared,
@@ -49,7 +49,7 @@ def pairs_of(series: sh.RunningSeries, days: Sequence[Rows]) -> set[tuple[str, i
 
 
 def kept(days: Sequence[Rows], **declared: object) -> list[set[tuple[str, int]]]:
-    """Append these days to a new running series, and return the new (user, key) pairs of each step."""
+    """Append the logs in `days` to a new running series, and return the new (user, key) pairs of each step."""
     series = started([], **declared)
     found = [set()]
     for step, rows in enumerate(days, 1):

@@ -65,7 +65,7 @@ def test_running_counts_are_those_of_brute_force() -> None:
 
 
 def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step() -> None:
-    """Deleting a unit, or reordering rows, changes the kept keys of no other unit of a running series at any step."""
+    """The kept keys of a unit of a running series never depend on other units or on the order of rows."""
     days = random_days(4, users=8, rows=40)
     whole = kept(days)
     assert kept([list(reversed(day)) for day in days]) == whole
@@ -76,7 +76,7 @@ def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step() -> None:
 
 @pytest.mark.parametrize(("max_keys", "keys", "steps"), [(1, 2, 3), (2, 3, 2)])
 def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int, steps: int) -> None:
-    """Adding a unit changes running counts by at most the sensitivity, and in the worst case by over 95 % of it."""
+    """The largest change of running counts by a new unit is between 95 % and 100 % of the sensitivity."""
     others = random_days(5, users=5, keys=keys, days=steps, rows=6)
     inverse = np.linalg.inv(max_keys * _covariance(steps))
     without = counts(started(others, max_keys=max_keys, steps=steps), steps)

@@ -27,13 +27,13 @@ from sparsehist.release.steps import StepFiles
 from tests.running.logs import frame, started
 from tests.stats import assert_consistent, assert_detected, ks_test, two_sample_outcomes, two_sample_vectors
 
-# The publication pattern of a cell says which releases publish it. With 8,000 cells for each row of `HISTORIES`, an
-# error of 9 % in the probability of a common pattern is detected.
+# The publication pattern of a cell says which of the releases publish the cell.
+# With 8,000 cells per row of `HISTORIES`, an error of 9 % in the probability of a common pattern is detected.
 CELLS = 8_000
 HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])
 KINDS = np.repeat(np.arange(5), CELLS)
 COUNTS = HISTORIES[KINDS]
-# Rounds: (number of steps appended before, step, level, threshold).
+# Each round: (number of steps appended before the release, step that is released, level, threshold).
 ROUNDS = [
     (1, 1, "0.2", 3.0),
     (3, 3, "0.2", 5.0),
@@ -58,7 +58,7 @@ def days() -> list[pl.DataFrame]:
 def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Make the releases of `ROUNDS`; return which cells are published, and their noisy counts (0 if unpublished).
 
-    Both arrays have the shape (releases, cells).
+    Both returned arrays have the shape (releases, cells).
     """
     series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
     published, values = (np.zeros((len(ROUNDS), len(COUNTS)), dtype) for dtype in (bool, float))
@@ -156,7 +156,7 @@ DAYS = [
 
 
 def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
-    """Later steps and releases never change a release, and the name of a release is refused for a different step."""
+    """Later steps and releases never change a release, and its name cannot be used again for a different step."""
     series = started(DAYS[:2])
     first = series.release("first", step=1, level="0.1")
     series.append(frame(DAYS[2]), step=3)
@@ -171,7 +171,7 @@ def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
 
 
 def test_all_steps_together_cost_the_finest_level_once() -> None:
-    """Releases at all steps of a running series cost their finest level once, in plan, ledger, cap and budget."""
+    """Releases at all steps of a running series cost their finest level once; plan, ledger, cap and budget agree."""
     series = started(DAYS, cap="0.5")
     for step, level in ((3, "0.1"), (1, "0.4"), (2, "0.4")):
         series.release(f"r{step}", step=step, level=level)

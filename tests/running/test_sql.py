@@ -36,7 +36,7 @@ def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
 
 
 def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
-    """If the query of one step is unchecked, later releases and the ledger state that the source is unchecked."""
+    """A release states that its source is a checked query only if all steps up to it come from checked queries."""
     with sh.open(":memory:", seed=1) as store:
         sh.sql(f"create series log {DECLARED}; append to log step 1 as from day_1", store=store, tables=TABLES)
         series = store.series("log")

@@ -150,7 +150,7 @@ def test_a_release_that_was_changed_is_refused(published, tmp_path):
     place = tmp_path / "published"
     shutil.copytree(published, place)
     shutil.copy(place / "partner.parquet", place / "queries.parquet")
-    with open_analyst(place) as analyst:  # a copy of a release file adds no second table
+    with open_analyst(place) as analyst:  # a copy of a release file is not shown as a second table
         assert analyst.tables().height == 3
     release = sh.read(place / "partner.parquet")
     forged = release.frame.with_columns(pl.col("noisy_count") + 1)

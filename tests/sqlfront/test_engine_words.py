@@ -1,4 +1,4 @@
-"""DuckDB errors are shown without types, column names and variables that may contain values from the log."""
+"""DuckDB errors are shown without anything that may contain values from the log, such as types and column names."""
 
 import pytest
 

@@ -7,7 +7,7 @@ import pytest
 import sparsehist as sh
 
 CHECKOUT = Path(__file__).parents[2]
-SPENT = {"query_log": ["0.5"], "two_series": ["0.65"]}  # the total level that a script says it spends
+SPENT = {"query_log": ["0.5"], "two_series": ["0.65"]}  # the total level that each script states in its comments
 
 
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "docs" / "examples").glob("*.sql")), ids=lambda path: path.stem)

@@ -33,7 +33,7 @@ def test_no_file_that_is_something_else_is_replaced(ran, here, store):
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_the_release_of_a_dropped_series_is_not_replaced(ran, here, store, ending):
-    """RELEASE … TO from a new series keeps the file of a dropped series of the same name, and spends nothing."""
+    """RELEASE … TO refuses to overwrite the file of a dropped series that had the same name, and spends nothing."""
     release = RELEASE.format(name="first", level=1, file=f"first.{ending}")
     ran(CREATE + release + "drop series queries;" + CREATE)
     _, problems = ran(release)
@@ -43,7 +43,7 @@ def test_the_release_of_a_dropped_series_is_not_replaced(ran, here, store, endin
 
 @pytest.mark.parametrize("file", ["", "x.txt", "nosuch/x.parquet", "s3://b/x.parquet", "x" * 300 + ".parquet"])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(ran, here, file):
-    """If RELEASE … TO names a file that cannot be written, nothing runs, and the error gives line and column."""
+    """If RELEASE … TO names a file that cannot be written, no statement runs; the error states line and column."""
     outcomes, problems = ran(CREATE + RELEASE.format(name="first", level=1, file=file))
     assert len(problems) == 1 and problems[0].startswith("line 1, column ")
     assert {outcome.kind for outcome in outcomes} == {"not run"}

@@ -16,8 +16,8 @@ GOOD = [
     *(f"select count(*) as n from s{i}.r{i % 3}" for i in range(5)),
     *(f"select n from t{i}" for i in range(5)),
 ]
-# Errors that are found before a script runs. Each entry maps the index of a statement in `GOOD` to a wrong statement
-# in its place, and to a part of the error message.
+# Errors that are found before a script runs, as {index: (statement, part of the error message)}.
+# In `_script`, each of these wrong statements replaces the statement at its index in `GOOD`.
 WRONG = {
     3: ("creat table t3 as select 1", "syntax error"),
     12: ("create view v2 as select 'unknown $p', $nothing", "has no value"),
@@ -27,8 +27,8 @@ WRONG = {
     38: ("release r1 from s4 at lvel 0.2", "expected LEVEL"),
     49: ("select n frm t4 x y", "syntax error"),
 }
-# Errors that are found only when a script runs. Each entry maps the index of a statement in `GOOD` to a failing
-# statement in its place, and to a part of the error message.
+# Errors that are found only when a script runs, as {index: (statement, part of the error message)}.
+# In `_script`, each of these failing statements replaces the statement at its index in `GOOD`.
 FAILING = {
     7: ("create table t1 as select 1", "already exists"),
     21: (f"create series s1 with ({OPTIONS}, cap = 1) as select * from v1 limit 5", "LIMIT"),
@@ -62,7 +62,7 @@ def test_fifty_statements_run_in_order(store, session):
 def test_nothing_runs_where_anything_is_wrong(store, session):
     """All errors in a script are reported at once, each with its line, and no statement runs."""
     outcomes = run_script(session, _script(WRONG, FAILING))
-    wrong = WRONG | dict.fromkeys((31, 32), ("", "no series s2"))  # s2 cannot be created
+    wrong = WRONG | dict.fromkeys((31, 32), ("", "no series s2"))  # releases of series s2, which cannot be created
     assert [outcome.number - 1 for outcome in outcomes] == sorted(wrong)
     for outcome in outcomes:
         said = wrong[outcome.number - 1][1]
@@ -76,7 +76,7 @@ def test_keep_going_runs_all_that_can_run(store, session):
     outcomes = run_script(session, _script(WRONG, FAILING), keep_going=True)
     assert [outcome.number for outcome in outcomes] == list(range(1, 51))
     failed = {outcome.number - 1 for outcome in outcomes if outcome.error is not None}
-    # Without series s1 and s2 and table t3, their releases and queries fail too.
+    # Without series s1 and s2 and table t3, the releases and queries that need them fail too.
     assert failed == {*WRONG, *FAILING, 28, 29, 31, 32, 41, 42, 48}
     for place, (_, said) in {**WRONG, **FAILING}.items():
         assert said in str(outcomes[place].error), place
@@ -146,7 +146,7 @@ def test_a_dry_run_counts_periods_that_were_dropped(store, session):
     foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
     assert [str(outcome.error) for outcome in foreseen] == [str(outcome.error) for outcome in done]
     assert foreseen[-1].error is not None
-    # If the dropped period had a release, and only then, DROP SERIES says that nothing more can be added.
+    # If a released period is dropped, DROP SERIES says that nothing more can be added to the series.
     ended = "nothing more can be added to v"
     assert not any(ended in outcome.message for outcome in (foreseen[0], done[0]))
     for dry in (True, False):

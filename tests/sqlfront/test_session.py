@@ -29,7 +29,7 @@ def test_a_series_made_by_sql_is_the_one_made_by_python(log):
 
 
 def test_both_fronts_keep_one_ledger(store, ran):
-    """SQL and Python use the same releases and the same ledger, which keeps the cost of a dropped series."""
+    """SQL and Python share releases and ledger. The ledger keeps the cost of a series that was dropped."""
     assert ran(f"{CREATE} release one from queries at level 0.5;")[1] == []
     series = store.series("queries")
     same = series.release("one", level="0.5").frame
@@ -60,7 +60,7 @@ def test_a_release_is_a_table_under_every_spelling(store, ran, text):
 
 
 def test_an_unverified_query_is_run_and_remembered(store, ran):
-    """A series whose query mixes units must be declared unverified; declaration, release and ledger record this."""
+    """A query with LIMIT is accepted only with `unverified = true`, which declaration, release and ledger record."""
     broken = CREATE.replace("from log", "from log limit 700")
     assert "LIMIT" in ran(broken)[1][0]
     _, problems = ran(broken.replace("cap = 2", "cap = 2, unverified = true") + "release a from queries at level 1;")
@@ -83,7 +83,7 @@ def test_an_unverified_query_is_run_and_remembered(store, ran):
     ],
 )
 def test_a_table_or_view_of_a_session_is_an_unchecked_source(store, ran, made, table):
-    """A table or view of a session is an unchecked source, but the query that reads it is still checked."""
+    """A query that reads a table or view of the session is still checked, but its source is stated as unchecked."""
     _, problems = ran(f"{made}; {CREATE.replace('from log', f'from {table}')} release a from queries at level 1;")
     assert problems == []
     metadata = store.series("queries").release("a").metadata
@@ -130,7 +130,7 @@ def test_a_session_whose_settings_change_what_a_query_means_is_refused(ran, sett
 
 
 def test_a_release_is_public(ran):
-    """A query may join a log with a published release, even if the session later gets a table of the same name."""
+    """A query may join a log with a release. A session table with the same name does not replace the release."""
     joined = "create series {} with ({}) as select l.user_id, l.query from log l join queries.public p using (query);"
     _, problems = ran(CREATE + "release public from queries at level 1;" + joined.format("b", OPTIONS))
     assert problems == []
@@ -205,7 +205,7 @@ def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, na
 
 
 def test_units_may_be_tuples_and_renamed(store, ran):
-    """A unit may consist of two renamed columns; an expression that merges units is refused."""
+    """A unit may consist of two columns that the query renames. A unit that the query computes is refused."""
     made = CREATE.replace("unit = user_id", "unit = (u, place)").replace(
         "user_id, query", "{} as u, query as place, query"
     )

@@ -294,8 +294,8 @@ def test_the_page_lists_all_ways_to_copy_a_store():
         {what for ways in re.findall(rf"\| {outcome} \| [^|]+ \| ([^|]+) \|", page) for what in ways.split("; ")}
         for outcome in ("no noise is drawn twice", r"\*\*not noticed\*\*")
     )
-    # Scenarios share one entry of docs/store.md if they differ only in whether a moved store was opened, or whether
-    # an older store was restored alone or with its directory.
+    # Scenarios share one entry of docs/store.md if they differ only in whether a moved store was opened.
+    # Scenarios also share an entry if they differ only in whether an older store was restored with its directory.
     joined = {re.sub(r"^moved( and opened)?, ", "", what) for what in BESIDE}
     joined = {what.split(" restored ")[1] if what in RESTORED else what for what in joined}
     missing = [*(joined ^ drawn_once), *(set(NAMED) ^ unnoticed)]

@@ -84,7 +84,7 @@ def flips(path, n, seed, *, of_counts, compared=True):
         file = files[rng.choice(len(files), p=weights / weights.sum())]
         flip(file, int(rng.integers(8 * len(kept[file]))))
         ended[outcome(path, whole)] += 1
-        for place in (file, path / "state.digest"):  # opening the store may have rewritten the digest
+        for place in (file, path / "state.digest"):  # opening the store may have rewritten its digest
             place.write_bytes(kept[place])
         assert set(kept) == {place for place in path.rglob("*") if place.is_file()}
     assert outcome(path, whole) == "harmless"
@@ -142,7 +142,7 @@ def test_an_error_of_sqlite_that_is_no_text_is_ours(tmp_path):
 
 @pytest.mark.parametrize("value", [b"create store", b"gaussian", b"default"])
 def test_a_flipped_value_of_the_state_is_noticed_by_its_digest(tmp_path, value):
-    """The digest of the state detects a changed value that SQLite itself does not detect."""
+    """The digest of a store's database detects a changed value, even if SQLite accepts the value."""
     path = make_store(tmp_path / "s")
     state = path / "state.sqlite"
     flip(state, 8 * state.read_bytes().index(value))

@@ -127,7 +127,7 @@ def test_damage_to_a_round_is_named(path):
     ],
 )
 def test_an_altered_state_is_refused(path, change):
-    """A store with an altered release or an added trigger or view is refused, even if its digest file is missing."""
+    """A store with an altered release, an added trigger or an added view is refused, even without a digest file."""
     with open_state(path) as state:
         model = Model(1)
         state.commit_round(model.make_round("2", 20, 5))
@@ -166,7 +166,7 @@ def test_a_check_notices_a_flipped_bit_of_any_file(path, part):
 def test_a_damaged_mark_is_an_error(tmp_path, path):
     """A store with a damaged generation file is refused.
 
-    A new store at the same path keeps the lines of a removed store in the generation file.
+    If a store is removed and a new one is created at its path, the generation file keeps the lines of the old store.
     """
     mark = tmp_path / "s.generation"
     first = mark.read_bytes()
@@ -183,7 +183,7 @@ def test_a_damaged_mark_is_an_error(tmp_path, path):
 def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path, path):
     """Opening a store completes the last line of its generation file if a power cut truncated the line.
 
-    When the generation file has many lines, it is reduced to one line.
+    A generation file that has grown to many lines is reduced to one line.
     """
     mark, store_id = tmp_path / "s.generation", json.loads((path / "format").read_text())["store_id"]
     for generation, cut in ((2, 1), (3, 5), (4, 30)):

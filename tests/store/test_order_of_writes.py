@@ -147,7 +147,7 @@ def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path
 
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
-    """A commit on a new noise path fails and changes nothing if a file of the path is missing or truncated."""
+    """If a file of a new noise path is missing or truncated, the first commit to the path fails without effect."""
     path = make_store(tmp_path / "s")
     with open_state(path) as opened:
         record = opened.series("queries")
@@ -176,5 +176,5 @@ def test_a_directory_in_which_any_user_can_replace_the_store_is_warned_of(tmp_pa
     with pytest.warns(UserWarning, match="any user can replace the store"), open_state(path):
         pass
     tmp_path.chmod(0o1777)
-    with open_state(path):  # warnings are errors here
+    with open_state(path):  # no warning, because the tests turn warnings into errors
         pass

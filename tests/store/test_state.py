@@ -19,7 +19,7 @@ ROUND = st.tuples(st.sampled_from(["1/3", "0.1", "2", "0.5"]), st.booleans(), st
 
 
 def workload_round(path, name, level, noise, **more):
-    """Return a round of a workload on the noise path `path`, or on a new path of a series if `path` is a series."""
+    """Return a round of a workload. `path` is its noise path, or a series in which the round starts a new path."""
     if not isinstance(path, int):
         integer = noise is not None and noise.dtype == np.int64
         path = PathRecord(path.series_id, "workload", "prefix(50)", "spectral", integer)

@@ -41,7 +41,10 @@ def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
 
 
 def test_the_choice_depends_on_the_cells_of_a_unit():
-    """For prefix sums with 80 cells per unit, noise on cells beats the spectral strategy; `choose` beats both."""
+    """For prefix sums with 80 cells per unit, noise on cells has a smaller error than the spectral strategy.
+
+    The strategy that `choose` returns for 80 cells per unit is better than both.
+    """
     table = {candidate.strategy: candidate.mean_squared_error for candidate in compare(Prefix(256), 80)}
     chosen = choose(Prefix(256), 80).name
     assert table["identity"] < table["spectral"] / 1.8
@@ -49,7 +52,7 @@ def test_the_choice_depends_on_the_cells_of_a_unit():
 
 
 def test_a_long_column_is_priced_on_a_shorter_one():
-    """A strategy for ten million cells is chosen quickly, because strategies are compared on fewer cells."""
+    """A strategy for millions of cells is chosen quickly, because strategies are compared on far fewer cells."""
     assert choose(Prefix(10**7), 1).name == "spectral"
     assert choose(Ranges(10**7), 1, pure=True).name == "haar"
     assert choose(Marginals((10**6, 10**6), up_to=1), 2, pure=True, integer=True).name == "direct"

@@ -31,7 +31,7 @@ def test_products_are_kronecker_products(factors):
 
 
 def test_answers_are_exact_and_totals_are_summed_first():
-    """An integer product workload gives exact integer answers, even if a summed column has 2**31 values."""
+    """Integer product workloads have exact integer answers, even if they sum over a column with 2**31 values."""
     rng = entropy.seeded(2)
     n = 500
     cells = Cells(
@@ -47,7 +47,7 @@ def test_answers_are_exact_and_totals_are_summed_first():
 
 
 def test_queries_say_values_where_they_can_and_ranges_elsewhere():
-    """Queries of a product are described by column values or range ends, with the last column varying fastest."""
+    """Each query of a product is described by a value or a range in each column; the last column varies fastest."""
     described = Kronecker(Identity(2), Total(9), Identity(3)).queries()
     assert {name: numbers.tolist() for name, numbers in described.items()} == {
         "column_0": [0, 0, 0, 1, 1, 1],

@@ -1,4 +1,4 @@
-"""Tests of marginals: exact sums, a text form, and noise with the exact covariance."""
+"""Tests of marginals: their sums are exact, and their noise has the exact covariance."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
 
 
 def test_names_and_sizes_are_filled_in():
-    """For a known domain, marginals replace column names by numbers and fill in sizes, even inside products."""
+    """`for_domain` replaces the column names in marginals by numbers and fills in sizes, even inside products."""
     names, sizes = ("country", "day", "device"), (5, 12, 3)
 
     def filled(*arguments, **named):

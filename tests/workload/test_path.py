@@ -50,9 +50,9 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """A random generator whose normal draws are unit vectors, so that noise shows the coefficient of each draw.
+    """A stand-in for a random generator, whose normal draws are unit vectors.
 
-    Noise thus becomes a matrix of coefficients of the draws, which gives its exact covariance.
+    With unit vectors as draws, noise is a matrix with one coefficient per draw, which gives the exact covariance.
     """
 
     def __init__(self, draws):

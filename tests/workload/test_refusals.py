@@ -1,4 +1,4 @@
-"""Tests that invalid workloads and strategies are refused, as are strategies that do not fit their workload."""
+"""Tests that invalid workloads, invalid strategies, and strategies that do not fit their workload are refused."""
 
 from __future__ import annotations
 

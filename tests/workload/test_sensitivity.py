@@ -1,4 +1,4 @@
-"""Tests that no set of cells exceeds a stated sensitivity, by brute force or, on larger domains, by search."""
+"""Tests that no unit changes the measurements of a strategy by more than the stated sensitivity."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
 
 
 # The last entry bounds the ratio of the stated L2 sensitivity to the largest L2 change that the search finds.
-# If this bound is at most 1.05, a stated sensitivity that is 5 % too small is detected.
+# A ratio of at most 1.05 ensures that a stated sensitivity that is 5 % too small is detected.
 LARGE: list[tuple[Workload, str, float]] = [
     (Prefix(256), "spectral", 1.02),
     (Ranges(300), "spectral(blend=4, window=1)", 1.05),
@@ -175,7 +175,7 @@ def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, 
 @pytest.mark.parametrize("kind", [Prefix, Ranges])
 @pytest.mark.parametrize("keys", [2, 40, 300, 1000])
 def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignore[no-untyped-def]
-    """For 1,500 cells, the spectral sensitivity is at most 4 % above the change by a unit with adjacent cells."""
+    """For 1,500 cells, the spectral sensitivity is at most 4 % above the effect of a unit with adjacent cells."""
     n = 1500
     strategy = strategy_named("spectral", kind(n))
     R = strategy.apply(np.eye(n))
@@ -186,7 +186,7 @@ def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignor
 
 @pytest.mark.parametrize("patterns", [2**12, 8])
 def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, patterns: int) -> None:  # type: ignore[no-untyped-def]
-    """The sensitivity bound of marginals holds for all sets of cells, even if few column sets are enumerated."""
+    """The sensitivity bound of marginals holds for all sets of cells, even if it enumerates few sets of columns."""
     monkeypatch.setattr("sparsehist.workload.sensitivity._MOST_PATTERNS", patterns)
     sizes, rng = (2, 3, 2), seeded(11)
     cells = np.array(np.unravel_index(np.arange(12), sizes))
@@ -205,7 +205,7 @@ def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, pa
 
 
 def test_many_columns_are_priced() -> None:
-    """For marginals of all pairs of 30 columns, the sensitivity of 20 cells is below 20 times that of one cell."""
+    """For marginals of all pairs of 30 columns, the sensitivity to 20 cells is below 20 times that to one cell."""
     made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
     assert np.sqrt(20.0) < made.l2(20) < 20
     assert ResidualBasis(Marginals((10**40, 3, 4), [[1], [2]])).l2(20) == pytest.approx(20.0)

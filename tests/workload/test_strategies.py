@@ -29,7 +29,7 @@ SIZES = (1, 2, 3, 5, 8, 9)
 
 
 def _served(name, n):
-    """For each of several workloads of n cells, yield the named strategy if it can answer the workload."""
+    """Yield the strategy called `name` for several workloads of `n` cells, except those that it cannot answer."""
     rows = Matrix(seeded(n).integers(-1, 2, (4, n)) + 5 * np.eye(4, n))
     lists = (Ranges(n, [(0, 0), (n // 2, n - 1), (0, n - 1)]), Total(n), Identity(n), Union(Total(n), Identity(n)))
     for workload in (Prefix(n), Ranges(n), *lists, rows):
@@ -79,7 +79,7 @@ MADE_OF_OTHERS = [
     *((Marginals(sizes, up_to=2), name) for sizes in ((2, 3, 4), (3, 1, 4)) for name in ("residual", "direct")),
     (Marginals((3, 3, 2), [[0], [1, 2], [0, 2]]), "residual"),
     (Marginals((2, 3), 1), "optimised"),
-    (Matrix([[1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]]), "optimised"),  # cells 0 and 1 are equal, cell 3 is unused
+    (Matrix([[1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]]), "optimised"),  # cells 0 and 1 are equal, no query has cell 3
     (Matrix(np.vstack([np.full(8, 1e8), np.eye(8)])), "optimised"),
 ]
 
@@ -104,7 +104,7 @@ def test_a_wrong_factorization_is_noticed():
 
 @pytest.mark.parametrize("shares", range(3))
 def test_no_other_shares_of_a_union_are_better(shares):
-    """With one cell per privacy unit, the chosen weights of a union have no larger error than any random weights."""
+    """With one cell per privacy unit, random weights of a union give no smaller error than the chosen weights."""
     workload, name = [case for case in MADE_OF_OTHERS if case[1].startswith("union")][shares]
     strategy = strategy_named(name, workload)
     assert strategy.l2(1) == pytest.approx(1.0)
@@ -130,7 +130,7 @@ def test_no_other_shares_of_a_union_are_better(shares):
     ids=str,
 )
 def test_errors_are_the_published_ones(workload, strategy, ratio):
-    """With one cell per privacy unit, errors relative to the singular-value bound equal reference values."""
+    """With one cell per privacy unit, the ratio of error and singular-value lower bound equals a reference value."""
     made = strategy_named(strategy, workload)
     values = (
         np.linalg.svd(workload.apply(np.eye(workload.n_cells)), compute_uv=False)
@@ -150,7 +150,7 @@ def test_the_spectral_strategy_is_within_its_targets(exponent):
 
 
 def test_no_random_strategy_is_better_than_the_optimum():
-    """With one cell per privacy unit, no perturbed or random strategy has a smaller error than the optimum."""
+    """With one cell per privacy unit, no small or large random change improves the optimised strategy."""
     rng, gram = seeded(1), gram_of(Ranges(6))
     bound, best = one_cell_optimum(gram)[1], strategy_named("optimised", Ranges(6)).apply(np.eye(6))
     for size in (0.01, 0.1, 1.0, 10.0):
@@ -161,7 +161,7 @@ def test_no_random_strategy_is_better_than_the_optimum():
 
 @pytest.mark.parametrize(("workload", "max_keys"), [(Prefix(64), 5), (Prefix(64), 20), (Ranges(32), 5)])
 def test_several_cells_are_served_better_by_a_mixture(workload, max_keys):
-    """With several cells per unit, the best mixture of the one-cell optimum and noise on every cell beats both."""
+    """With several cells per unit, mixing the one-cell optimum with noise on every cell is better than either."""
 
     def error(made):
         return made.mean_variance() * made.l2(max_keys) ** 2

@@ -21,50 +21,40 @@ def is_whole(dtype: pl.DataType) -> bool:
 def plain(name: str, dtype: pl.DataType) -> pl.Expr:
     """Return an expression that converts a column of the log to Int64 or bytes. Categories stay unchanged.
 
-    Integers, dates, times and booleans become Int64 (UInt64 by reinterpreting its bits). Other values become bytes.
+    Integers, dates, times and booleans become Int64 (UInt64 modulo 2**64). Other values become bytes.
     """
     column = pl.col(name)
-    if dtype == pl.UInt64:
-        return column.reinterpret(signed=True)
     if is_whole(dtype):
-        return column.to_physical().cast(pl.Int64)
+        return column.to_physical().cast(pl.Int64, wrap_numerical=True)
     return column if isinstance(dtype, (pl.Binary, *DICTIONARIES)) else column.cast(pl.String).cast(pl.Binary)
 
 
 def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Undo `plain`, but return categories as strings. Polars raises an error if bytes of a string are not UTF-8."""
-    if dtype == pl.UInt64:
-        return values.reinterpret(signed=False)
     if dtype == pl.Binary or is_whole(dtype):
-        return values.cast(dtype)
+        return values.cast(dtype, wrap_numerical=True)
     text = values.cast(pl.String)
     return text if isinstance(dtype, TEXTS) else text.cast(dtype)
 
 
 def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Return an expression that is true where a column, converted by `plain`, is neither null nor empty."""
+    """Return an expression that is false or null where a column, converted by `plain`, is empty or null."""
     column = pl.col(name)
     if is_whole(dtype):
         return column.is_not_null()
-    full = column != "" if isinstance(dtype, DICTIONARIES) else column.bin.size() > 0
-    return full.fill_null(value=False)
+    return column != "" if isinstance(dtype, DICTIONARIES) else column.bin.size() > 0
 
 
 def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -> Iterator[pl.DataFrame]:
-    """Yield frames of about `BATCH_ROWS` rows: `columns`, converted by `plain`, and the expressions in `computed`."""
+    """Yield frames of up to `BATCH_ROWS` rows: `columns`, converted by `plain`, and the expressions in `computed`."""
     rows = log.rows.select(*(plain(name, log.dtypes[name]) for name in columns), *computed.values())
-    waiting = [pl.DataFrame(schema=rows.collect_schema())]
-    for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
-        waiting.append(frame)
-        if sum(one.height for one in waiting) >= BATCH_ROWS:
-            yield pl.concat(waiting)
-            waiting = waiting[:1]
-    yield pl.concat(waiting)
+    yield pl.DataFrame(schema=rows.collect_schema())  # Polars yields no frame if the log is empty
+    yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)
 
 
 def kept(batch: pl.DataFrame, rules: Mapping[str, pl.Expr], broken: set[str]) -> pl.DataFrame:
-    """Drop rows with a value that breaks the rule of its column, and add the names of such columns to `broken`."""
-    checks = batch.select(rule.all().alias(name) for name, rule in rules.items()).to_dicts()
-    failed = [name for check in checks for name, holds in check.items() if not holds]
+    """Drop rows for which the rule of a column is not true, and add the names of such columns to `broken`."""
+    checks = batch.select(rule.all(ignore_nulls=False).alias(name) for name, rule in rules.items())
+    failed = [check.name for check in checks if not check.item()]
     broken.update(failed)
-    return batch.filter(*(rules[name] for name in failed)) if failed else batch
+    return batch.filter(*(rules[name] for name in failed))

@@ -22,8 +22,7 @@ from sparsehist.typing import IndexArray, IntArray, NDArray, WordArray
 Codes32: TypeAlias = "NDArray[np.uint32]"
 CODE_BITS = 32
 MOST_CODES = 2**CODE_BITS - 2
-_FIRST_BITS = 15
-_LEAST_SLOTS_PER_CODE = 2  # at most half of the slots are in use, so most searches end at the first slot
+_HASH_STEP = np.uint64(0x9E3779B97F4A7C15)  # odd, so that adding it again and again leads to every hash
 
 
 def row_hash(rows: pl.DataFrame, seed: int) -> WordArray:
@@ -42,14 +41,11 @@ class Codes:
     def __init__(self, dtypes: Sequence[pl.DataType]) -> None:
         self._seed, self._lock = secrets.randbits(64), Lock()
         # `_values` contains the row of each code, in one large chunk and then in smaller chunks of newer rows.
-        names = key_names(len(dtypes))
-        self._values, self._in_first_chunk = pl.DataFrame(schema=dict(zip(names, dtypes, strict=True))), 0
+        self._values = pl.DataFrame(schema=dict(zip(key_names(len(dtypes)), dtypes, strict=True)))
         # A slot contains a code plus one, or 0 if it is free. `_hashes` contains the hash of each code.
-        self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
+        self._slots: Codes32 = np.zeros(0, dtype=np.uint32)
         self._hashes: WordArray = np.empty(0, dtype=np.uint64)
         self._size = 0
-        # If distinct rows have equal hashes, only the first has a slot. `_strays` maps the other rows to their codes.
-        self._strays: dict[str, int] = {}
 
     def values(self) -> pl.DataFrame:
         """Return the rows in the order of their codes, in one chunk, which makes `take` six times as fast."""
@@ -63,43 +59,39 @@ class Codes:
         order = np.argsort((hashes >> np.uint64(48)).astype(np.uint16), kind="stable")  # radix sort
         hashes, rows = np.take(hashes, order, mode="clip"), take(rows, order)
         rows.columns = self._values.columns
-        with self._lock:
-            self._reserve(order.size)
-            codes, new = self._look_up(hashes)
-            self._append(take(rows, new))
-            by_code = self._values
-        pairs = zip(take(by_code, codes), rows, strict=True)
-        strays = np.flatnonzero(np.logical_or.reduce([ours.ne(theirs).to_numpy() for ours, theirs in pairs]))
-        if strays.size:
+        codes = np.empty(order.size, dtype=np.uint32)
+        while order.size:
             with self._lock:
-                codes[strays] = self._stray_codes(take(rows, strays))
-        unsorted = np.empty_like(codes)
-        unsorted[order] = codes
-        return unsorted
+                self._reserve(order.size)
+                found, new = self._look_up(hashes)
+                self._append(take(rows, new))
+                by_code = self._values
+            codes[order] = found
+            pairs = zip(take(by_code, found), rows, strict=True)
+            strays = np.flatnonzero(np.logical_or.reduce([ours.ne(theirs).to_numpy() for ours, theirs in pairs]))
+            # The hash of each of these rows belongs to a different row. Look them up again with another hash.
+            order, hashes, rows = order[strays], hashes[strays] + _HASH_STEP, take(rows, strays)
+        return codes
 
     def _reserve(self, more: int) -> None:
         """Enlarge the hash table and the array of hashes if they have no room for `more` new codes."""
         most = self._size + more
         if most > MOST_CODES:
             raise DataError("the log has too many distinct values for one machine: count it with Spark")
-        if self._hashes.size < most:
-            self._hashes = np.append(self._hashes[: self._size], np.empty(more + most // 2, dtype=np.uint64))
-        if self._slots.size < _LEAST_SLOTS_PER_CODE * most:
-            self._slots = np.zeros(1 << (_LEAST_SLOTS_PER_CODE * most).bit_length(), dtype=np.uint32)
-            codes = np.delete(np.arange(self._size), list(self._strays.values()))
-            slots = self._home(self._hashes[codes])
+        if self._slots.size < 2 * most:  # at least half of the slots are free, so most searches are short
+            hashes, codes = self._hashes[: self._size], np.arange(self._size)
+            self._slots = np.zeros(1 << (2 * most).bit_length(), dtype=np.uint32)
+            self._hashes = np.append(hashes, np.empty(self._slots.size // 2 - self._size, dtype=np.uint64))
+            slots = self._home(hashes)
             while codes.size:
                 free = self._slots[slots] == 0
                 self._slots[slots[free]] = codes[free] + 1
                 lost = self._slots[slots] != codes + 1
-                codes, slots = codes[lost], self._next(slots[lost])
+                codes, slots = codes[lost], (slots[lost] + 1) & (self._slots.size - 1)
 
     def _home(self, hashes: WordArray) -> IntArray:
         """Return the slot at which the search for each hash begins."""
         return (hashes >> np.uint64(65 - self._slots.size.bit_length())).view(np.int64)
-
-    def _next(self, slots: IntArray) -> IntArray:
-        return (slots + 1) & (self._slots.size - 1)
 
     def _look_up(self, hashes: WordArray) -> tuple[Codes32, IndexArray]:
         """Return the code of each hash, and the positions of the hashes that got a new code, sorted by this code."""
@@ -123,26 +115,14 @@ class Codes:
             new.append(rows[first])
             codes[rows] = self._slots[slots] - np.uint32(1)
             other = self._hashes[codes[rows]] != hashes[rows]
-            rows, slots = rows[other], self._next(slots[other])
+            rows, slots = rows[other], (slots[other] + 1) & (self._slots.size - 1)
         return codes, np.concatenate(new)
 
-    def _stray_codes(self, rows: pl.DataFrame) -> Codes32:
-        """Return the codes of rows whose hash is that of a different row. Give a new code to each new row."""
-        texts = [repr(row) for row in rows.rows()]
-        new = {text: number for number, text in enumerate(texts) if text not in self._strays}
-        self._reserve(len(new))
-        self._strays.update(zip(new, range(self._size, self._size + len(new)), strict=True))
-        self._size += len(new)
-        self._append(take(rows, np.array(list(new.values()), np.uint32)))
-        return np.array([self._strays[text] for text in texts], dtype=np.uint32)
-
     def _append(self, new: pl.DataFrame) -> None:
-        if new.is_empty():
-            return
         # Copy the values, as a view of a few values would keep the whole batch in memory.
         new = pl.DataFrame(new.to_arrow(compat_level=pl.CompatLevel.oldest()))
         self._values = pl.concat([self._values, new], rechunk=False)
         # `take` is faster from one chunk, but joining chunks copies all rows. So join them only when more than an
         # eighth of the rows are outside the first chunk.
-        if 8 * (self._size - self._in_first_chunk) > self._size:
-            self._values, self._in_first_chunk = self._values.rechunk(), self._size
+        if self._values.to_series().chunk_lengths()[0] < 7 / 8 * self._size:
+            self._values = self._values.rechunk()

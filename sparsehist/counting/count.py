@@ -85,7 +85,7 @@ def checked_log(source: object, request: CountRequest) -> Log:
         raise DeclarationError(
             "this function cannot count a Spark frame: write the log to files, and pass their paths instead"
         )
-    logging.getLogger("sparsehist").info("counting with %s", "spark" if log.of_spark else in_memory.name())
+    logging.getLogger("sparsehist").info("counting with %s", "spark" if log.of_spark else in_memory.ENGINE)
     return log
 
 

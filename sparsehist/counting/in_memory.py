@@ -4,9 +4,9 @@ Units and keys are converted to *words*: integers of at most 64 bits, which diff
 Rows are split into groups of units that fit the cache of a core, and units are bounded group by group.
 
 In a group, sorting one 64-bit integer per row brings the rows of each (unit, key) pair together and orders the keys
-of each unit. This sort key has some bits of the unit's word, some bits of a hash of unit and key, and the position of
-the row. If different pairs collide in these bits, their rows are sorted again by unit, hash and key. So units are
-never merged, and the keys that a unit keeps depend only on the salt and on the values of the unit and its keys.
+of each unit. This sort key has some bits of the unit, some bits of a hash of unit and key, and the position of the
+row. If different pairs collide in these bits, their rows are sorted again by unit, hash and key. So units are never
+merged, and the keys that a unit keeps depend only on the salt and on the values of the unit and its keys.
 Rows that do not fit in memory are written to disk; distinct texts stay in memory.
 """
 
@@ -31,9 +31,10 @@ from sparsehist.domain.base import key_names
 from sparsehist.threads import cores, in_threads
 from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray, WordArray, secret
 
+ENGINE = f"polars {pl.__version__}"
 GROUP_ROWS = 1 << 16
 AHEAD = 16  # largest number of finished groups that wait for an earlier group; with fewer, threads would be idle
-UNIT_BITS = 24  # number of bits of a unit's word in a sort key; leading bits are left out, as a group shares them
+UNIT_BITS = 24  # number of bits of a unit in a sort key; leading bits are left out, as a group shares them
 DENSE = 2  # totals are in arrays with one entry per cell if there are at most this many cells per row of the log
 
 
@@ -42,57 +43,50 @@ class Pairs(NamedTuple):
     """The distinct (unit, key) pairs of a group of units, ordered by unit, after each unit was bounded. Secret.
 
     Attributes:
-        units: The word of each unit, as in `WordLog.rows`; shape (units,).
-        sizes: Number of distinct keys of each unit before bounding; shape (units,).
+        units: The word of each unit; shape (units,).
+        sizes: Number of kept pairs of each unit; shape (units,).
         cells: The cell of each kept pair; shape (pairs,).
-        added: List of arrays of shape (pairs,): first the weight of each kept pair (None instead of an array if all
-            weights are 1), then one array of clipped steps for each measure.
+        added: Dict from the name of a sum to what each kept pair adds to it, shape (pairs,): its clipped steps, or
+            its weight for "count", which is left out if all weights are 1.
     """
 
-    units: WordArray
+    units: Numbers32or64
     sizes: IntArray
     cells: Numbers32or64
-    added: list[IntArray | None]
-
-
-def name() -> str:
-    """Return the name and version of the engine."""
-    return f"polars {pl.__version__}"
+    added: dict[str, IntArray]
 
 
 def count(log: Log, request: CountRequest) -> CountedKeys:
     """Count the units of each key, after bounding the keys of each unit."""
+    read, parts = WordLog(log, request), list[pl.DataFrame]()
+    keys, dense = read.keys, read.keys.n_cells <= DENSE * len(read.rows)
     names = ["count", *sum_names(request.measures)]
-    read, parts = WordLog(log, request), list[Pairs]()
-    dense = read.keys.n_cells <= DENSE * len(read.rows)
-    totals = [np.zeros(read.keys.n_cells if dense else 0, np.int64) for _ in names]
+    totals = {name: np.zeros(keys.n_cells if dense else 0, np.int64) for name in names}
     for pairs in read.pairs():
         if dense:
-            for total, added in zip(totals, pairs.added, strict=True):
-                np.add.at(total, pairs.cells, 1 if added is None else added)
+            for name, total in totals.items():
+                np.add.at(total, pairs.cells, pairs.added.get(name, 1))
         else:
-            parts.append(pairs)
-    read.rows.clear()
+            parts.append(pl.DataFrame({"cell": pairs.cells, **pairs.added}))
+    del read  # free the rows
     request.report("counting")
     if dense:
-        found = np.flatnonzero(totals[0])
-        columns = {name: total[found] for name, total in zip(names, totals, strict=True)}
-        sums = pl.DataFrame({"cell": found.astype(np.uint64), **columns})
+        cells = np.flatnonzero(totals["count"]).astype(np.uint64)
+        sums = pl.DataFrame({name: total[cells] for name, total in totals.items()})
     else:
-        sums = _added_up(parts, names)
-    cells = sums.drop_in_place("cell").to_numpy()
-    return CountedKeys(sums, lambda positions: read.keys.frame(cells[positions]), name())
+        sums = _added_up(pl.concat(parts), names)
+        cells = sums.drop_in_place("cell").to_numpy()
+    return CountedKeys(sums, lambda positions: keys.frame(cells[positions]), ENGINE)
 
 
 def kept_pairs(log: Log, request: CountRequest) -> UnitPairs:
     """Return the (unit, key) pairs that remain after bounding the keys of each unit."""
     read = WordLog(log, request)
-    parts = list(read.pairs())
-    distinct, codes = np.unique(np.concatenate([part.cells for part in parts]), return_inverse=True)
-    frame = read.unit_frame(np.concatenate([part.units for part in parts]))
-    units = _texts(frame) if frame.width > 1 else frame.to_series()
-    sizes = np.minimum(np.concatenate([part.sizes for part in parts]), request.most_keys)
-    return UnitPairs(units.alias("unit"), sizes, codes.astype(np.uint32), read.keys.frame(distinct))
+    units, sizes, cells, _ = zip(*read.pairs(), strict=True)
+    distinct, codes = np.unique(np.concatenate(cells), return_inverse=True)
+    frame = read.units.frame(np.concatenate(units))
+    unit = _texts(frame) if frame.width > 1 else frame.to_series()
+    return UnitPairs(unit.alias("unit"), np.concatenate(sizes), codes.astype(np.uint32), read.keys.frame(distinct))
 
 
 class WordLog:
@@ -101,42 +95,34 @@ class WordLog:
     Attributes:
         units: Converts units to words and back.
         keys: Converts keys to words and back.
-        rows: The converted rows. Words of units are multiplied by a secret odd number modulo 2**64. This is a
-            bijection, and it gives all groups about the same number of units.
+        rows: The converted rows. Their group is given by the leading bits of the unit's word times a secret odd
+            number, modulo 2**64. So all groups have about the same number of units.
     """
 
     def __init__(self, log: Log, request: CountRequest) -> None:
-        self._request, dtypes = request, log.dtypes
+        self._request, dtypes, steps = request, log.dtypes, row_steps(request.measures, log)
         self.units = Words(request.unit, [dtypes[name] for name in request.unit], None)
         self.keys = Words(key_names(len(request.key)), [dtypes[name] for name in request.key], request.domain)
         self.rows = Rows(request.temporary_directory, memory_bytes(request.memory_limit) // 2)
         self._multiplier = odd(request.salt, b"multiplier")
-        self._inverse = np.uint64(pow(int(self._multiplier), -1, 2**64))
-        self._read(log)
-
-    def _read(self, log: Log) -> None:
-        """Convert the log to words, batch by batch, and map its keys to cells of the domain."""
-        request, dtypes = self._request, log.dtypes
-        steps = row_steps(request.measures, log)
         rules = {name: is_present(name, dtypes[name]) for name in request.read}
         rules |= {name: pl.col(name).is_not_null() for name in steps}
         ranges = {}
         for name, part in zip(request.key, request.domain.parts, strict=True):
             if is_whole(dtypes[name]) and (limits := key_range(part)):
                 ranges[name] = pl.col(name).reinterpret(signed=dtypes[name] != pl.UInt64).is_between(*limits)
-        missing: set[str] = set()
-        beyond: set[str] = set()
+        missing, beyond = set[str](), set[str]()
 
         def add(batch: pl.DataFrame) -> None:
             batch = kept(kept(batch, rules, missing), ranges, beyond).rechunk()
             keys = self.keys.numbers(batch.select(request.key))
-            units = self.units.numbers(batch.select(request.unit)) * self._multiplier
-            self.rows.add(units, keys, *(batch[name].to_numpy() for name in steps))
+            units = self.units.numbers(batch.select(request.unit))
+            group = (units * self._multiplier >> np.uint64(64 - GROUP_BITS)).astype(np.uint8)
+            self.rows.add(group, units, keys, *(batch[name].to_numpy() for name in steps))
 
         pl.Series(np.zeros(0))  # Polars imports numpy on first use, which is not thread-safe
         with engine_errors(log.label, log):
-            for _ in in_threads(add, batches(log, request.read, steps), request.threads or cores()):
-                pass
+            list(in_threads(add, batches(log, request.read, steps), request.threads or cores()))
             if missing and request.on_null == "error":
                 first = next(name for name in rules if name in missing)
                 if first in steps:
@@ -162,9 +148,10 @@ class WordLog:
         units, keys, *steps = self.rows.group(group, bits)
         cells, inside = self.keys.cells(keys)
         units, cells, *steps = (column[inside] for column in (units, cells, *steps))
-        hashes = mixed(self.units.hashes(units * self._inverse) + self.keys.hashes(cells))
+        hashes = mixed(self.units.hashes(units) + self.keys.hashes(cells))
+        products = units * self._multiplier  # as the number is odd, products differ if words differ
         order, starts = distinct_pairs(
-            units, cells, hashes, bits, lambda some: self.keys.frame(some).to_struct().rank("dense").to_numpy()
+            products, cells, hashes, bits, lambda some: self.keys.frame(some).to_struct().rank("dense").to_numpy()
         )
         units, cells = (np.take(column, order[starts], mode="clip") for column in (units, cells))
         of_rows = iter(steps)
@@ -180,24 +167,20 @@ class WordLog:
             chosen = np.arange(units.size) - np.repeat(begins, sizes) < request.most_keys
             if request.portable:
                 above = np.repeat(sizes > request.most_keys, sizes)
-                texts = _texts(self.unit_frame(units[above])) + _texts(self.keys.frame(cells[above]))
+                texts = _texts(self.units.frame(units[above])) + _texts(self.keys.frame(cells[above]))
                 digests = sha256_of(texts, request.salt).to_frame("digest")
                 rank = digests.select(pl.col("digest").rank("ordinal").over(pl.Series(units[above])))
                 chosen[above] = rank.to_series().to_numpy() <= request.most_keys
             cells, sums = cells[chosen], [each[chosen] for each in sums]
-        counting = np.minimum(sizes, request.most_keys)
-        weights = None
+        sizes = np.minimum(sizes, request.most_keys)
+        weights, added = np.ones(1, np.int64), dict(zip(sum_names(request.measures), sums, strict=True))
         if request.full != 1:
             weight, most_keys = np.array(request.weights, np.int64).T
-            weights = np.repeat(weight[np.searchsorted(most_keys, counting)], counting)
+            weights = added["count"] = np.repeat(weight[np.searchsorted(most_keys, sizes)], sizes)
         for measure, each in zip(request.measures, sums, strict=True):
-            most = measure.most_steps * (1 if weights is None else weights) // request.full
+            most = measure.most_steps * weights // request.full
             np.clip(each, -most if measure.signed else 0, most, out=each)
-        return Pairs(units[begins], sizes, cells, [weights, *sums])
-
-    def unit_frame(self, units: WordArray) -> pl.DataFrame:
-        """Return a frame of the units with these words. As in `rows`, words are multiplied by a secret number."""
-        return self.units.frame(units * self._inverse)
+        return Pairs(units[begins], sizes, cells, added)
 
 
 def _texts(frame: pl.DataFrame) -> pl.Series:
@@ -210,9 +193,9 @@ def distinct_pairs(
 ) -> tuple[NDArray[np.uint32], IndexArray]:
     """Sort rows by unit, then by hash, then by value of the key, and find the distinct (unit, key) pairs.
 
-    Each row has the word of a unit, the cell of a key, and a hash of both. The first `bits` bits of all units are
-    equal. `rank` returns the ranks of cells by value, and is called only if different keys of a unit have equal
-    hashes. Return the positions of the rows in sorted order, and where each pair begins in this order.
+    Each row has an integer for its unit, the cell of its key, and a hash of both. The first `bits` of the 64 bits of
+    all units are equal. `rank` returns the ranks of cells by value, and is called only if different keys of a unit
+    have equal hashes. Return the positions of the rows in sorted order, and where each pair begins in this order.
     """
     for_position = np.uint64(max(units.size - 1, 1).bit_length())
     for_hash = np.uint64(64 - UNIT_BITS) - for_position
@@ -255,13 +238,10 @@ def mixed(words: WordArray) -> WordArray:
     return words
 
 
-def _added_up(parts: list[Pairs], names: Sequence[str]) -> pl.DataFrame:
-    """Return one row for each distinct cell, with its count and sums. Clear the list `parts` to free memory early."""
-    cells = pl.Series("cell", np.concatenate([part.cells for part in parts]))
-    columns = zip(names, zip(*(part.added for part in parts), strict=True), strict=True)
-    added = {name: np.concatenate(column) for name, column in columns if column[0] is not None}
-    parts.clear()
-    if not added:  # sorting is twice as fast as `group_by`
-        return cells.sort().rle().struct.unnest().select(cell="value", count=pl.col("len").cast(pl.Int64))
-    totals = [pl.col(name).sum() if name in added else pl.len().cast(pl.Int64).alias(name) for name in names]
-    return pl.LazyFrame({"cell": cells, **added}).group_by("cell").agg(totals).collect(engine="streaming")
+def _added_up(pairs: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Return one row for each distinct cell in a frame of pairs, with its count and sums."""
+    if pairs.width == 1:  # sorting is twice as fast as `group_by`
+        runs = pairs["cell"].sort().rle().struct.unnest()
+        return runs.select(cell="value", count=pl.col("len").cast(pl.Int64))
+    totals = [pl.col(name).sum() if name in pairs else pl.len().cast(pl.Int64).alias(name) for name in names]
+    return pairs.lazy().group_by("cell").agg(totals).collect(engine="streaming")

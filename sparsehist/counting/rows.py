@@ -8,9 +8,9 @@ from threading import Lock
 
 import numpy as np
 
-from sparsehist.typing import AnyArray, IndexArray
+from sparsehist.typing import AnyArray, IndexArray, NDArray
 
-GROUP_BITS = 8  # rows are grouped by this number of leading bits of the unit's word
+GROUP_BITS = 8  # the group of a row is an integer of this number of bits, which depends only on its unit
 
 
 class Rows:
@@ -31,9 +31,8 @@ class Rows:
     def __len__(self) -> int:
         return sum(int(bounds[-1]) for _, bounds in self._blocks)
 
-    def add(self, *columns: AnyArray) -> None:
-        """Add a batch of rows: words of units, words of keys, and steps of each measure; shape (n,) each."""
-        group = (columns[0] >> np.uint64(64 - GROUP_BITS)).astype(np.uint8)
+    def add(self, group: NDArray[np.uint8], *columns: AnyArray) -> None:
+        """Add a batch of rows: for each row, its group and a value of each column; shape (n,) each."""
         order = np.argsort(group, kind="stable")  # radix sort
         bounds = np.append(0, np.cumsum(np.bincount(group, minlength=1 << GROUP_BITS)))
         block = [np.take(column, order, mode="clip") for column in columns]
@@ -43,14 +42,10 @@ class Rows:
         self._blocks.append(([self._written(column) for column in block] if on_disk else block, bounds))
 
     def group(self, number: int, bits: int) -> list[AnyArray]:
-        """Return the columns of the rows for which the leading `bits` bits of the unit's word equal `number`."""
+        """Return the columns of the rows for which the leading `bits` bits of the group equal `number`."""
         first, last = (end << GROUP_BITS - bits for end in (number, number + 1))
         parts = [[column[bounds[first] : bounds[last]] for column in block] for block, bounds in self._blocks]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
-
-    def clear(self) -> None:
-        """Discard all rows."""
-        self._blocks.clear()
 
     def _written(self, column: AnyArray) -> AnyArray:
         """Write a column to an unnamed temporary file, and return it memory-mapped."""

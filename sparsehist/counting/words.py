@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import date
+from functools import reduce
 from threading import Lock
 from typing import TypeAlias
 
@@ -43,8 +44,7 @@ def key_range(domain: Domain | None) -> tuple[int, int] | None:
 class WholeNumbers:
     """Convert a column of whole numbers by subtracting `low`. Every number from `low` to `high` is a cell."""
 
-    outside: Sequence[int] = ()
-    cell_of = None
+    outside, cell_of = (), None
 
     def __init__(self, low: int, high: int, dtype: pl.DataType) -> None:
         self.bits, self.n_cells = max((high - low).bit_length(), 1), high - low + 1
@@ -68,8 +68,7 @@ class Categories:
     """Convert a categorical column to codes, which are the integers that Polars itself uses for the categories."""
 
     def __init__(self) -> None:
-        self._seen, self._lock = np.zeros(0, dtype=bool), Lock()
-        self._column = pl.Series([], dtype=pl.Categorical)
+        self._lock, self._seen, self._column = Lock(), np.zeros(0, dtype=bool), pl.Series(dtype=pl.Categorical)
 
     def codes(self, rows: pl.DataFrame) -> Codes32:
         codes = rows.to_series().to_physical().to_numpy().astype(np.uint32, copy=False)
@@ -110,11 +109,10 @@ class Coded:
             placed = place(self._cells, self._domain)
             self.outside, self._cells = placed.outside, placed.cells
             if not placed.unchanged:
-                cells = placed.cells.unique(maintain_order=True).with_row_index("cell")
-                of_usable = placed.cells.join(cells, on=placed.cells.columns, how="left", maintain_order="left")
+                cells = Codes(placed.cells.dtypes)  # several values may have the same cell
                 self.cell_of = np.full(placed.usable.size, NO_CELL)
-                self.cell_of[placed.usable] = of_usable["cell"].to_numpy()
-                self._cells = cells.drop("cell")
+                self.cell_of[placed.usable] = cells.codes(placed.cells)
+                self._cells = cells.values()
         self._hashes, self.n_cells = row_hash(self._cells, int(seed)), self._cells.height
 
     def hashes(self, cells: Numbers32or64) -> WordArray:
@@ -174,8 +172,7 @@ class Words:
     def hashes(self, cells: Numbers32or64) -> WordArray:
         """Hash the values of cells; different cells rarely have equal hashes."""
         parts = zip(self._fields, self._parted(cells), strict=True)
-        total: WordArray = np.sum([one.hashes(part) for one, part in parts], axis=0, dtype=np.uint64)
-        return total
+        return reduce(np.add, (one.hashes(part) for one, part in parts))
 
     def frame(self, cells: Numbers32or64) -> pl.DataFrame:
         """Return the values of cells, in canonical dtypes."""

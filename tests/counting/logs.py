@@ -36,7 +36,7 @@ def count(source: object, **changes: object) -> CountedKeys:
 
 
 def kept_pairs(source: object, **changes: object) -> set[tuple[object, ...]]:
-    """Return the (unit, key, …) tuples that the in-memory engine keeps after bounding the keys of every unit."""
+    """Return the distinct (unit, key) pairs that the in-memory engine counts, with one entry per key column."""
     with tempfile.TemporaryDirectory() as directory:
         plain = {"unit": "user_id", "key": ("query",), "max_keys": 5, "domain": TEXTS, "salt": SALT}
         plain |= {"on_null": "drop", "on_outside": "drop", "temporary_directory": Path(directory)}
@@ -60,7 +60,7 @@ def as_dict(counted: CountedKeys) -> dict[object, int]:
 
 
 def measured_log() -> pl.DataFrame:
-    """Return a log with positive and negative prices in hundredths; some are huge, infinite, NaN or null."""
+    """Return a log of prices with two decimals, of which a few are extreme, infinite, NaN or null."""
     rng = seeded(4)
     units, keys = (pl.Series(rng.integers(most, size=900)) for most in (30, 6))
     odd = [0.29, -0.29, 1e300, -1e300, math.inf, -math.inf, math.nan, None, 5e-324, -0.0, 2.0**40, 21474836.48]

@@ -97,7 +97,7 @@ CASES = _cases()
 
 
 def encoded(value: object) -> str:
-    """Return the text that encodes one part of a privacy unit or key, as defined in `counting/tuples.py`."""
+    """Return the text that encodes the value of one unit or key column, as defined in `counting/tuples.py`."""
     match value:
         case bool():
             letter, text = "b", str(value).lower()
@@ -121,7 +121,10 @@ def digest(unit: tuple[object, ...], key: tuple[object, ...], salt: bytes = SALT
 
 
 def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[object, ...], int]:
-    """Count a case in plain Python, but let the package map keys to cells. Return a dict from key to count."""
+    """Return the counts of a case as a dict from key to count, computed in plain Python.
+
+    Only the mapping from keys to cells of the domain is taken from the package.
+    """
     log = (case.log if log is None else log).filter(
         pl.all_horizontal(pl.col(*case.unit).is_not_null() & (pl.col(*case.unit).cast(pl.String) != ""))
     )

@@ -58,7 +58,7 @@ def _sessions() -> tuple[object, object]:
 
 
 def session(kind: str = "spark"):
-    """Return a Spark session ("connect" means Spark Connect), or skip the test if Spark is not installed."""
+    """Return a Spark session, or skip the test if Spark is not installed. `kind` is "spark" or "connect"."""
     if reason := _why_not():
         pytest.skip(reason)
     with warnings.catch_warnings():

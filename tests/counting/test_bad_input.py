@@ -1,4 +1,4 @@
-"""Invalid input is refused with an error that names the column, the rule and the remedy, but no value."""
+"""Errors about invalid input name the column, the rule and the remedy, but never quote a value of the log."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_sources_that_are_no_log_are_refused(tmp_path):
-    """A pipe, directory, SQL text, number or failing query is refused as a log, and no error shows a value."""
+    """A pipe, directory, SQL text, number or failing query is refused as a log. No error quotes a value."""
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "pipe.csv", tmp_path, "select 1 as user_id"):
         refused(NotFoundError, "no regular file.*Query", path)

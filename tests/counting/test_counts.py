@@ -25,7 +25,10 @@ def test_csv_ids_and_keys_are_text_and_only_empty_fields_are_null(tmp_path):
 
 
 def test_rows_are_left_out_and_cells_made_equal_before_units_are_bounded(tmp_path):
-    """Rows are dropped and keys mapped to cells before units are bounded: dropped keys do not use up `max_keys`."""
+    """Rows are dropped, and keys are mapped to cells, before units are bounded to `max_keys` keys.
+
+    Therefore neither a dropped row nor a second spelling of a key uses up one of these keys.
+    """
     whole = pl.DataFrame({"user_id": [1, 1, None, 2, 0], "query": [99, 5, 5, None, 0]})
     text = pl.DataFrame({"user_id": ["u", "u", "", None, "u"], "query": ["x" * 99, "in", "in", "in", ""]})
     whole.write_parquet(tmp_path / "log.parquet")

@@ -156,7 +156,7 @@ SOURCES = {
     max_keys=st.integers(1, 4),
 )
 def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gone, max_keys):
-    """For all types and sources, counts are exact, and deleting a unit leaves the kept keys of others unchanged."""
+    """For all types and sources, counts are exact, and the keys that a unit keeps do not depend on other units."""
     source = SOURCES["frame"] if unit in RARE else source
     numbers = pl.DataFrame(rows, schema=["user_id", "query"], orient="row")
     log = numbers.select(user_id=_column(numbers["user_id"] + 5, unit), query=_column(numbers["query"], key))

@@ -95,7 +95,10 @@ def test_a_range_of_almost_all_numbers_has_its_bounds():
     wide=st.booleans(),
 )
 def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bits, pairs, bits, wide):
-    """Distinct (unit, key) pairs are sorted by unit, hash and key, even if their leading bits are equal."""
+    """Repeated (unit, key) pairs are removed, and the keys of each unit are sorted by the hashes of the pairs.
+
+    This holds even if leading bits of units or of hashes are equal.
+    """
     spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units differ only in their lowest or middle bits
     units = np.array([unit for unit, _ in pairs], np.uint64) * spread
     cells = np.array([key for _, key in pairs], np.uint32)
@@ -115,7 +118,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
     first = rows[starts]
     for unit, cell in zip(units[first].tolist(), cells[first].tolist(), strict=True):
         kept.setdefault(unit, []).append(cell)
-    # The engine first sorts only by the leading bits of the hashes. The result must be sorted by all bits and by key.
+    # The engine first sorts by leading bits only. In the end, pairs must be sorted by their complete hashes.
     assert kept == expected
     assert first_of_runs(units[first]).sum() == len(expected)
 

@@ -34,7 +34,7 @@ def test_a_delimiter_is_declared(tmp_path: Path) -> None:
 
 
 def test_json_lines_are_text_as_csv_is(tmp_path: Path) -> None:
-    """Values in JSON lines are read as text, absent fields are null, and errors show no value."""
+    """Values in JSON lines are read as text, absent fields are null, and error messages never quote a value."""
     log = tmp_path / "log.jsonl.gz"
     lines = '{"user": 1, "key": 5, "more": {"x": []}}\n{"key": "5", "user": "1"}\n{"user": "planted"}\n'
     log.write_bytes(gzip.compress(lines.encode()))

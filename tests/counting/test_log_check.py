@@ -14,7 +14,7 @@ FAULTY = pl.DataFrame(
 
 
 def by_rule(found):
-    """Return the result of `check_log` as a dict: rule to (number of rows, of units, of keys, of pairs, outcome)."""
+    """Return the result of `check_log` as a dict from the rule in each row to the values of the other columns."""
     return {rule: tuple(rest) for rule, *rest in found.rows()}
 
 

@@ -30,7 +30,10 @@ OBJECT = f"<Contents><Key>{{}}</Key><Size>{{}}</Size><ETag>1</ETag><LastModified
 
 @pytest.fixture
 def served() -> Iterator[tuple[dict[str, bytes], str, dict[str, str]]]:
-    """Serve a bucket `lake` over S3 and by signed URLs; yield the objects, the address and the S3 options."""
+    """Run a server whose bucket `lake` can be read by S3 and by signed URLs.
+
+    Yield the bucket as a dict from names to contents of files, the server's address, and the options for S3.
+    """
     objects: dict[str, bytes] = {}
 
     class Handler(BaseHTTPRequestHandler):
@@ -113,7 +116,7 @@ def test_urls_are_counted_as_local_files_are(served, tmp_path: Path) -> None:
 
 
 def planted(tmp_path: Path, *texts: object) -> list[str]:
-    """Return the planted secrets that occur in these texts or in any file of a directory."""
+    """Return those of the test's secrets that occur in these texts or in any file of a directory."""
     files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
     return [secret for secret in SECRETS if any(secret.encode() in one for one in (*files, str(texts).encode()))]
 

@@ -46,7 +46,7 @@ def test_what_spark_cannot_count_is_refused():
 
 
 def test_sorted_keys_come_in_parts(monkeypatch, tmp_path):
-    """Keys reach the driver in parts, sorted by count; the salt determines the order of keys with equal counts."""
+    """Keys reach the driver in batches, sorted by count; the salt determines the order of keys with equal counts."""
     log = a_log(900, 60)
     source = spark.frame(log)
     expected = count(log, max_keys=3, portable=True).frame.filter(pl.col("count") > 0)
@@ -94,7 +94,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 @pytest.mark.parametrize("weights", [None, pytest.param([(64, 2), (45, 4), (32, 8)], marks=pytest.mark.slow)])
 def test_sums_are_those_of_the_local_engine(kind, weights):
-    """Counts and sums from Spark equal the in-memory engine's counts and sums, with or without weights."""
+    """Spark computes the same counts, weighted or not, and the same sums as the in-memory engine."""
     log = measured_log()
     told = {"max_keys": 2, "domain": sh.Integers(6), "portable": True, "weights": weights}
     for measures, dtype in zip(MEASURES, (pl.Float64, pl.Float32), strict=True):

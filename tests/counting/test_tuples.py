@@ -23,7 +23,7 @@ def test_two_tuples_are_alike_only_part_by_part(tuples):
 
 
 def test_taking_one_tuple_out_leaves_the_others_as_they_are():
-    """Deleting a unit (date, ip) leaves the kept keys of all others unchanged, even of units with the same date."""
+    """Deleting a unit (date, ip) does not change which keys other units keep, even units with the same date."""
     rng = seeded(3)
     days = pl.Series(rng.integers(3, size=300)).cast(pl.Int32).cast(pl.Date)
     keys = pl.Series([f"p{n}" for n in rng.integers(12, size=300)])
@@ -37,7 +37,7 @@ def test_taking_one_tuple_out_leaves_the_others_as_they_are():
 
 
 def test_a_tuple_with_a_missing_part_is_a_missing_unit():
-    """Rows with a null or empty unit column are refused, or dropped if so declared. The error names the column."""
+    """Rows without a value in a unit column are refused, or dropped if so declared. The error names the column."""
     log = pl.DataFrame({"day": ["a", "b", None, ""], "ip": [1, None, 3, 4], "query": ["k", "k", "k", "k"]})
     with pytest.raises(errors.DataError, match="unit column 'day'"):
         count(log, unit=("day", "ip"))

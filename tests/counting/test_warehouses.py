@@ -1,4 +1,4 @@
-"""`sh.counting_sql` writes SQL that counts in a warehouse and quotes all names; the counts can become a series."""
+"""`sh.counting_sql` writes an SQL query that counts a log in a warehouse. A series can be created from the counts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_query_is_one_select_of_its_dialect(dialect: str) -> None:
 
 
 def test_counts_come_in_with_what_was_declared() -> None:
-    """A series of warehouse counts uses the portable order. Its key and `max_keys` must equal those of the query."""
+    """A series of warehouse counts uses the portable order. It must declare the key and `max_keys` of the query."""
     made = _made("duckdb")
     result = WAREHOUSES["duckdb"](a_log(), made)
     declared = {"name": "queries", "key": "query", "domain": DECLARED["domain"]}

@@ -1,4 +1,4 @@
-"""Interrupt work on a store at many different calls, and check the store each time.
+"""Interrupt work on a store at many different system or Python calls, and check the store each time.
 
 Run `python -m tests.faults.campaign PLACE --kills 100`.
 The main process imports everything and starts no thread. Each attempt forks a child to do the work, and interrupts
@@ -95,7 +95,10 @@ def interrupt(name, place, kind, what, number):
 
 
 def attempts(name, root, what, kinds, limit, report):
-    """Interrupt work at every call of every kind: once if `limit` is None, or repeatedly up to `limit` attempts."""
+    """Interrupt work at its first call of each kind, then at its second, and so on until every call was tried.
+
+    If `limit` is given, start again after the last call, and stop after this number of attempts.
+    """
     place, done, number = Place(root), 0, 0
     assert forked(lambda: WORK[name][0](place)) == 0, f"{name}: not prepared"
     left = list(kinds)

@@ -33,7 +33,7 @@ class Place:
         # The log is outside `root`, so that power cuts, which change files in `root`, leave it alone.
         self.seen, self.log = root / "seen.json", root.parent / "log.parquet"
         if not self.log.exists():
-            # Polars starts threads, which this process must not have, so write the file in a fork.
+            # Write the file in a forked child, because Polars starts threads and this process must have none.
             forked(lambda: log().write_parquet(self.log))
 
     def open(self, *, create=False):

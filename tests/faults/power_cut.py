@@ -137,7 +137,7 @@ class Disk:
                 directory, name = found
                 directory.pending.append({name: Directory() if call.name == "mkdirat" else None})
             return found is not None
-        if call.name == "syscall_0x1c3":  # cachestat, which only reads; older versions of strace do not name it
+        if call.name == "syscall_0x1c3":  # cachestat, as older versions of strace name it; it changes no file
             return False
         raise NotImplementedError(call.name)
 
@@ -200,7 +200,7 @@ class Disk:
         return True
 
     def _find(self, where, name):
-        """Return the directory of a file and the file's name in it, or None if the path is outside the model."""
+        """Return the modelled directory of a file and the file's name in it, or None if the file is elsewhere."""
         path = Path(os.fsdecode(name))
         if where == "AT_FDCWD" or path.is_absolute():
             if not path.is_relative_to(self._root):

@@ -104,7 +104,7 @@ def check_add(place):
 
 
 def uncreate(place):
-    """Check that creating the series again succeeds; then delete the store for the next attempt."""
+    """Check that an interrupted creation of a series can be completed; then delete the store for the next attempt."""
     place.create("new").release("all", level=100, threshold=2.0)
     inspect(place)
     shutil.rmtree(place.store)
@@ -250,9 +250,9 @@ def round_committed(place):
 
 
 def grown(state):
-    """Return a model of the tracked cells and noise that a store must contain after its releases.
+    """Return the tracked cells and noise that a store must contain, given the levels of its releases.
 
-    The model makes up its noise from fixed seeds. The store was filled with the rounds of such a model.
+    `round_committed` stores made-up noise from fixed seeds, so that this function can draw the same noise again.
     """
     record = state.series("queries")
     model = Model(record.path_id)

@@ -44,7 +44,7 @@ def log(rng, rows, units):
 
 
 def tables(seed):
-    """Return small random tables, one of which contains a null as privacy unit."""
+    """Return small random tables. In one table, a row has a null in the column of the privacy unit."""
     rng = np.random.Generator(np.random.PCG64(seed))
     large = bool(seed % 2)
     size = 9 if large else 3
@@ -111,7 +111,7 @@ class Small:
         self.names: dict[int, list[str]] = {}
 
     def of(self, seed):
-        """Return a seed's databases: unchanged, shuffled, and for each privacy unit one without its rows."""
+        """Return the names of the databases whose tables are drawn with this seed, the unchanged database first."""
         if seed not in self.names:
             held = tables(seed)
             every = [held, {name: frame.sample(fraction=1, shuffle=True, seed=seed) for name, frame in held.items()}]

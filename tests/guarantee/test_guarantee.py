@@ -52,7 +52,10 @@ def test_a_query_that_breaks_the_guarantee_is_refused(there, name):
 
 
 def test_types_are_those_the_engine_computes_with(there):
-    """`sh.check_query` refuses floating-point sums, such as sum(n // 1.5), but accepts the exact sum(n * 1.5)."""
+    """`sh.check_query` refuses sums that depend on rounding, and accepts exact sums.
+
+    For an integer n, DuckDB computes n // 1.5 in floating point, but n * 1.5 as an exact decimal.
+    """
     floats = ("n // 1.5", "w % 1.5", "n * 170141183460469231731687303715884105728", "w", "n / 2", "n * 1e0", "0.1e0")
     for call in (*(f"sum({added})" for added in floats), "avg(0.1e0)", "sum(n::hugeint)"):
         with pytest.raises(GuaranteeError, match=r"floating-point|cannot be written"):

@@ -131,8 +131,8 @@ def test_what_is_accepted_of_queries_at_random_holds(small, seed, number):
     assert meeting >= found / 2
 
 
-# Dict from a rule of the query check to (object, attribute, constant, harmful queries). A test disables the rule by
-# replacing the attribute of the object by the constant, or by a function that always returns it.
+# Dict from each rule of the query check to (object, attribute, value, harmful queries).
+# To disable a rule, tests set its attribute to its value, or to a function that always returns this value.
 WEAKENED = {
     "ties decide": (check, "picks_rows", False, ("no order", "frames of rows")),
     "order is taken for granted": (

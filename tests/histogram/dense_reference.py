@@ -32,7 +32,7 @@ def dense_releases(
 
 
 def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.ndarray:
-    """Draw independent noise of `size` cells at one level."""
+    """Draw independent noise for `size` cells at one level."""
     rho = float(level)
     if isinstance(family, Gaussian):
         return family.sensitivity * math.sqrt(1 / (2 * rho)) * rng.normal(size=size)
@@ -87,7 +87,7 @@ def finer_laplace(
     x, same = np.abs(coarse_noise), nothing(family, fine, coarse)
     moved = (1 - same) * slow * fast / 4
     weights = np.stack([
-        same * fast / 2 * np.exp(-(fast - slow) * x),  # every weight is divided by e**(-slow x), which cancels out
+        same * fast / 2 * np.exp(-(fast - slow) * x),  # leave out e**(-slow * x), a factor of all weights
         np.full(x.size, moved / (slow + fast)),
         moved * -np.expm1(-(fast - slow) * x) / (fast - slow),
         moved * np.exp(-(fast - slow) * x) / (slow + fast),

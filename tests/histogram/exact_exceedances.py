@@ -89,7 +89,7 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
         low, high = (end / step for end in box[level])
         if family.integer:
             mass = mass * ((place > low) & (place <= high))
-        else:  # if a bound divides a grid cell, count the part within the bounds
+        else:  # if a bound is inside a grid interval, count only the fraction within the bounds
             mass = mass * (np.clip(high - place + 0.5, 0, 1) - np.clip(low - place + 0.5, 0, 1))
     return float(mass.sum())
 

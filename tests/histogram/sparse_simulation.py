@@ -76,8 +76,8 @@ def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None
     labels = np.zeros(both[0].published.shape[1], int) if kinds is None else kinds[cells]
     weights = 1 << np.arange(len(first.published))
     patterns = [np.column_stack([labels, weights @ each.published]) for each in both]
-    # Number the publication patterns from 0, because their codes go up to 2**50. In one vector with
-    # such large numbers, the noise would be lost in rounding errors.
+    # Publication patterns have codes of up to 2**50, too large to be combined with noise in one vector of doubles.
+    # Therefore replace the codes of publication patterns by the numbers 0, 1, 2, …
     numbered = np.unique(np.concatenate(patterns), axis=0, return_inverse=True)[1].reshape(2, -1)
     seen = [each.published.any(axis=0) for each in both]
     paths = [

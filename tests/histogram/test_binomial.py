@@ -29,10 +29,10 @@ class Given:
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """Return a bound on the probability that a binomial draw with probability `p` is not the draw with `exact_p`.
+    """Return a bound on the probability that the package's binomial draw for `p` is not the exact draw for `exact_p`.
 
-    A draw is a step function of a uniform number. The bound is the sum of the distances of its jumps from the exact
-    positions.
+    Both draws are step functions of the same uniform number. The bound is the sum of the distances between their
+    jumps.
     """
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
@@ -98,8 +98,7 @@ def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: fl
     drawn = binomial([n] * 100_000, np.full(100_000, log_p), rng=entropy.seeded(31))
     rarer = n - drawn if log_p > -1.0 else drawn
     seen = np.bincount(rarer, minlength=40)
-    # A Poisson distribution is close enough: it differs from the binomial distribution by about 3 / n, which is too
-    # little for 100,000 draws to detect.
+    # A Poisson distribution differs from the binomial distribution by about 3 / n, which 100,000 draws cannot detect.
     law, wrong = (stats.poisson.pmf(np.arange(seen.size), mean) for mean in (3.0, 3.15))
     assert_consistent(g_test(seen, law))
     assert_detected(g_test(seen, wrong), "a mean 5 % off")

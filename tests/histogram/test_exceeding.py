@@ -40,7 +40,7 @@ def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
     mean, variance = 3.2568427478742748627, 0.056830465081983539043
     assert_consistent(mean_test(z, mean, variance))
     assert_detected(mean_test(z, 3.158, variance), "the mean of the paper's algorithm")
-    # A test of the variance needs the variance of squared deviations. The estimate of the latter is 1 % accurate.
+    # The test of the variance uses the empirical variance of the squared deviations, whose error is about 1 %.
     assert_consistent(mean_test((z - mean) ** 2, variance, float(np.var((z - mean) ** 2))))
 
 
@@ -67,7 +67,7 @@ SCENES = {
 
 @pytest.mark.parametrize("scene", quick([name for name in SCENES if name != "count above an old threshold"], SCENES))
 def test_rates_in_any_order_agree_with_quadrature(scene: str) -> None:
-    """The number of exceeding cells agrees with the exact probability; a rate 2 % too high would be detected."""
+    """The number of exceeding cells agrees with its exact probability. An excess of 2 % would be detected."""
     sensitivity, past, level, threshold, count, reference = SCENES[scene]
     p = rate(past, level, threshold, sensitivity, count)
     if reference:
@@ -103,6 +103,6 @@ def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
     ],
 )
 def test_bad_input_is_refused(past, level, threshold, sizes, counts, error) -> None:
-    """Negative group sizes, unequal shapes, impossible histories, bad levels and too many candidates are refused."""
+    """`draw_exceeding` refuses invalid group sizes, rare histories, level 0, and a draw of too many cells."""
     with pytest.raises(error):
         draw_exceeding(UNIT, past, level, threshold, sizes, count=counts, rng=entropy.seeded(1))

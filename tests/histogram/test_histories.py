@@ -90,8 +90,8 @@ def test_a_series_never_has_a_rare_history(family: Family) -> None:
 def test_close_levels_share_a_bound() -> None:
     """The rarity of a history, a bound on -ln P[history], grows little if levels are nearly equal.
 
-    For fifty nearly equal levels, it is at most three times the rarity for one of them. For levels far apart, it is
-    the sum of the rarities for the single levels.
+    The rarity for fifty nearly equal levels is at most three times the rarity for one of these levels. If levels are
+    far apart, the rarity is the sum of the rarities for the single levels.
     """
     family, counts = Gaussian(), np.array([0.0, 3.0])
     near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]

@@ -18,7 +18,7 @@ from sparsehist.noise.integer_laws import _part_given, poisson_law, skellam_law
 from tests.noise.exact_integer_laws import DIGITS, distance, poisson_mass, skellam_mass
 
 KEYS = (1, 20, 1000)
-EVERY = 10**9  # passed to `distance`, so that it adds up all entries of a table instead of a sample
+EVERY = 10**9  # so many entries that `distance` adds up the whole table instead of a sample
 OF_CANDIDATES = 1e-12  # slack per key for drawing the number of exceeding cells
 # Mean error of noise, in standard deviations, because numpy draws it from only 2**52 or 2**53 points.
 LATTICE = {Gaussian: 0.8 * 2.0**-52, Laplace: 0.5 * 2.0**-52}
@@ -42,7 +42,7 @@ def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
 
 
 def off_by_inverse(family: Family, level: str) -> float:
-    """Return the mean error, in counts, of noise z that is computed in doubles from p, such that P[Z > z] = p."""
+    """Return the mean error, in counts, of quantiles of the noise that the package computes in doubles."""
     log_p = -seeded(71).standard_exponential(300)
     found = family.inverse_log_tail(log_p, level)
     with mp.workdps(40):

@@ -28,7 +28,7 @@ from tests.stats import assert_consistent, assert_detected, two_sample_outcomes
 
 
 class Case(NamedTuple):
-    """A test case: a noise family, (level, threshold) rounds, true counts, and the number of cells of each count."""
+    """A test case: a noise family, rounds (level, threshold), true counts, and the number of cells per count."""
 
     family: Family
     rounds: Sequence[tuple[str, float]]
@@ -86,7 +86,7 @@ SHAPES = {
 
 
 def fifty(rng: np.random.Generator) -> list[tuple[str, float]]:
-    """Return fifty (level, threshold) rounds; the levels span a factor of sixty, and some are repeated."""
+    """Return the levels and thresholds of fifty rounds. The levels span a factor of sixty, and some are repeated."""
     levels = [str(Fraction(round(2000 / 60 ** (i / 50)), 1000)) for i in rng.permutation(50)]
     levels = [levels[i - 2] if i % 3 == 2 else level for i, level in enumerate(levels)]
     return [(level, 2.6 + float(rng.uniform(-0.4, 0.4))) for level in levels]

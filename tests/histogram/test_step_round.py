@@ -23,7 +23,7 @@ COVARIANCE = prefix_covariance(5)
 CELLS = 40_000
 # Running counts of five kinds of cells: always empty, empty at first, growing, jumping late, and constant.
 HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])
-# Rounds, with steps and levels out of order: (steps appended before, step, level, threshold).
+# Each round is (number of steps appended so far, released step, level, threshold). Steps and levels are not in order.
 ROUNDS = [
     (1, 0, "0.2", 4.0),
     (3, 2, "0.2", 6.0),
@@ -113,7 +113,7 @@ def reference() -> DenseReleases:
 
 
 def compared(released: DenseReleases, reference: DenseReleases, kinds: Sequence[int]) -> float:
-    """Compare two sets of releases over the cells whose counts have one of these histories; return a p-value."""
+    """Compare two sets of releases over the cells of these kinds (rows of `HISTORIES`); return a p-value."""
     return p_value(released, reference, np.isin(KINDS, kinds), KINDS)
 
 

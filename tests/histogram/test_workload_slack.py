@@ -58,13 +58,13 @@ def noise_of(strategy: Strategy, z: np.ndarray) -> np.ndarray:
 
 
 def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
-    """Return the noise that a strategy makes of the normal numbers `z`, computed in long doubles."""
+    """Return the noise that a strategy computes from the normal numbers `z`, in long doubles instead of doubles."""
     if not isinstance(strategy, Spectral):
         return noise_of(strategy, np.eye(strategy.n_noise)).astype(np.longdouble) @ z
     kernel, cells, pi = strategy.kernel, strategy.workload.n_cells, np.longdouble("3.14159265358979323846264338")
     v, prefix = np.arange(1, kernel.n + 1), isinstance(kernel, PrefixKernel)
-    # The matrix has rows u and columns v. Its entries are sin(2πuv/(2n+1)) with u = n, …, 1 for prefix sums, and
-    # sin(πuv/(n+1)) with u = 1, …, n for ranges. Here uv is first reduced to one period, without rounding errors.
+    # Entry (u, v) of `waves` is a multiple of sin(2πuv / (2n+1)) for prefix sums, or of sin(πuv / (n+1)) for ranges.
+    # To avoid rounding errors in the sine of a large angle, first reduce the integer uv modulo the period.
     size, u = (2 * kernel.n + 1, v[::-1]) if prefix else (2 * (kernel.n + 1), v)
     waves = np.sin(2 * pi * (np.outer(u, v) % size) / size) * np.sqrt(np.longdouble(4) / size)
     if prefix:
@@ -77,7 +77,7 @@ def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
     """Return the indices of the noisy numbers that one privacy unit can change."""
     if strategy.word == "identity":
         return np.arange(min(max_keys, strategy.workload.n_cells))
-    # The only test case that adds noise directly to marginals has one table. A unit changes one answer per key in it.
+    # In the only test case with noise directly on the answers of marginals, each key counts towards one answer.
     if strategy.word == "direct" and isinstance(strategy.workload, Marginals):
         return np.arange(max_keys)
     return np.arange(strategy.workload.n_cells if strategy.invertible else strategy.workload.n_queries)

@@ -36,7 +36,7 @@ def test_every_change_changes_the_digest(frame, metadata):
 
 
 def test_the_digest_does_not_depend_on_chunks_or_on_the_order_of_metadata():
-    """The digest of equal content is the same in all package versions, for any chunks and any order of metadata."""
+    """Equal content has the same digest in all package versions; chunks and the order of metadata do not matter."""
     digest = content_digest(FRAME, ABOUT)
     assert digest == "11ae5910009c1699d2a0778dc196d2577329160a9ef304a626789884922ae787"
     assert content_digest(pl.concat([FRAME[:1], FRAME[1:]], rechunk=False), dict(reversed(ABOUT.items()))) == digest

@@ -123,7 +123,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
         store.set_budget(epsilon=3, delta=1e-6, route=route, population=route)
         a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)
         second = a_series(store, f"second_{route}", population=route)
-        # The adversary of the counterexample needs Laplace noise. The route "gaussian" refuses it, so this is safe.
+        # The route "gaussian" may allow this release: it will refuse the Laplace noise that the attack needs next.
         if route == "gaussian":
             second.release("a", level="0.1887", threshold=500)
             continue

@@ -84,7 +84,7 @@ def joint_p_value(family: Any, noise: Noise) -> float:
 
 
 def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """Return the p-value of a G-test of integer noise at several levels; outcomes far from the mean form one cell."""
+    """Return a G-test's p-value for integer noise at several levels. Values far from the mean form one category."""
     if isinstance(family, RandomisedResponse):
         values = np.arange(family.categories)
     else:

@@ -67,7 +67,7 @@ def value_of(rate: Fraction) -> mpmath.mpf:
 
 
 def exact_bridge(fine: Fraction, coarse: Fraction, x: int) -> mpmath.mpf:
-    """Return P[coarse noise - fine noise = x] by the closed formula, given the rates of both levels."""
+    """Return P[coarse noise - fine noise = x] by the closed formula. `fine` and `coarse` are rates of decay."""
     a, b = (mpmath.exp(-value_of(rate)) for rate in (fine, coarse))
     stay = a / (1 - a) ** 2 / (b / (1 - b) ** 2)
     return stay * (x == 0) + (1 - stay) * (1 - b) / (1 + b) * b ** abs(x)
@@ -78,7 +78,7 @@ RATES = [(Fraction(1, 2), Fraction(1)), (Fraction(1), Fraction("1.001")), (Fract
 
 @pytest.mark.parametrize(("coarse", "fine"), RATES)
 def test_the_declared_steps_are_the_kernels_to_forty_digits(coarse: Fraction, fine: Fraction) -> None:
-    """The package's probabilities of coarsening and refining noise agree with Bayes' rule to forty digits."""
+    """The distributions of coarse noise given fine noise, and of fine given coarse, are exact to forty digits."""
     with mpmath.workdps(45):
         a, b = mpmath.exp(-value_of(fine)), mpmath.exp(-value_of(coarse))
         for x in range(-6, 7):
@@ -94,7 +94,7 @@ def test_the_declared_steps_are_the_kernels_to_forty_digits(coarse: Fraction, fi
 
 @pytest.mark.parametrize(("coarse", "fine"), RATES)
 def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, fine: Fraction) -> None:
-    """The package's probabilities of noise between two levels agree with Bayes' rule to forty digits."""
+    """The distribution of noise at a middle level, given finer and coarser noise, is exact to forty digits."""
     middle = (coarse + 2 * fine) / 3
     with mpmath.workdps(45):
         apart, together = (exceeds(coin, 0) for coin in discrete_laplace._moving(coarse, middle, fine))

@@ -34,13 +34,13 @@ def geometric_cells(rate: float, count: int) -> np.ndarray:
 
 
 class Words:
-    """A stand-in for a random generator that returns prepared 64-bit words."""
+    """A stand-in for a random generator that returns prepared 64-bit integers."""
 
     def __init__(self, words: list[int]) -> None:
         self.words = words
 
     def integers(self, _low: int, _high: int, size: int | None = None, **_options: object) -> object:
-        """Return the next prepared word, or an array of the next words."""
+        """Return the next prepared integer or, if `size` is given, an array of the next integers."""
         if size is None:
             return self.words.pop(0)
         taken, self.words = self.words[:size], self.words[size:]
@@ -114,7 +114,7 @@ def test_probabilities_rounded_to_four_bits_are_noticed(monkeypatch: pytest.Monk
 
     class Coarse:
         def integers(self, _low: int, _high: int, size: int, **_options: object) -> np.ndarray:
-            """Return 64-bit words whose first four bits are random and whose other bits are fixed."""
+            """Return 64-bit integers whose first four bits are random and whose other bits are fixed."""
             return (entropy.seeded(33).integers(0, 16, size).astype(np.uint64) << np.uint64(60)) | np.uint64(2**59)
 
     drawn = draw(geometric(Fraction(1, 2)), 15_000, rng=Coarse())

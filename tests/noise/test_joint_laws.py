@@ -75,7 +75,7 @@ def test_wrong_joint_laws_are_rejected(family, levels):
 
 
 class PrintedBetween(Laplace):
-    """A wrong family: noise at a middle level is drawn from a wrong distribution, the misprint of [ARNP Lemma F.5].
+    """A wrong family: noise at a middle level is drawn from the distribution misprinted in [ARNP Lemma F.5].
 
     The distributions of two increments, from coarse to middle level and from middle to fine level, are mixed up.
     """
@@ -93,7 +93,7 @@ class PrintedBetween(Laplace):
 
 
 class PrintedBetweenIntegers(DiscreteLaplace):
-    """A wrong family of integer noise, drawn between two levels with the misprint of [ARNP Lemma F.5]."""
+    """A wrong family: integer noise at a middle level has the distribution misprinted in [ARNP Lemma F.5]."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         at, distance, moved = np.arange(-130, 131), np.clip(coarse - fine, -40, 40), np.zeros_like(fine)

@@ -18,7 +18,7 @@ DRAWS = 200_000
 def test_between_equals_its_limits_when_the_levels_nearly_meet() -> None:
     """Gaussian noise inserted at a level just above the coarse level is close to the coarse noise.
 
-    The weights of the coarse and the fine noise are computed without loss of precision to cancellation.
+    The two levels are equal as doubles. Nevertheless, the weights of coarse and fine noise must be accurate.
     """
     rng, family = entropy.seeded(24), Gaussian(sensitivity=math.sqrt(20))
     coarse, fine = family.sample(1000, "0.1", rng=rng), np.zeros(1000)

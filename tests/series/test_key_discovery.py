@@ -26,12 +26,15 @@ def discovered(store: sh.Store, log: pl.DataFrame | Path, **asked: object) -> sh
 
 
 def weight(keys: int) -> float:
-    """Return the amount that a privacy unit with `keys` keys adds to the count of each of its keys."""
+    """Return how much a privacy unit adds to the count of each of its keys, given the number of its keys."""
     return math.isqrt(PARTS**2 // keys) / PARTS
 
 
 def revealed(level: float, effective_threshold: float, keys: int) -> float:
-    """Return the probability that a round publishes a key of a unit, if no other unit has any of its `keys` keys."""
+    """Return the probability that a discovery round publishes a key of a unit whose keys no other unit has.
+
+    `keys` is the number of keys of the unit.
+    """
     return -math.expm1(keys * norm.logcdf((effective_threshold - weight(keys)) * math.sqrt(2 * level)))
 
 
@@ -107,7 +110,7 @@ def test_rounds_weigh_what_was_not_found_yet():
 
 
 def test_asked_again_it_costs_nothing_and_another_log_is_refused(tmp_path: Path) -> None:
-    """Repeating a discovery returns the same keys at no cost. Its name is refused for another log or level."""
+    """Repeating a discovery returns the same keys at no cost. A different log or level needs a different name."""
     store = sh.open(":memory:", seed=4)
     log, other = tmp_path / "log.parquet", tmp_path / "other.parquet"
     log_of(COMMON).write_parquet(log)

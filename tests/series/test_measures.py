@@ -34,7 +34,7 @@ CLIPS = [slow(1, 1), slow(2, "0.5"), ((-2, 2), "0.5"), ((-1, 1), "1/3"), (3, 3)]
 def counted(
     log: pl.DataFrame, measures: list[sh.Measure], directory: Path, max_keys: int = 2, **asked: object
 ) -> pl.DataFrame:
-    """Return the keys of a log with their counts and sums, where sums are integers in units of the measure's step."""
+    """Return the keys of a log with their counts and sums. Sums are divided by the measure's `step`."""
     return count_keys(
         log, unit="unit", key=["key"], max_keys=max_keys, domain=sh.Integers(5), salt=bytes(16), may_be_empty=True,
         temporary_directory=directory, measures=measures, on_null="drop", **asked,
@@ -68,7 +68,7 @@ def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, c
 
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) -> None:
-    """A privacy unit with large values at two keys changes both sums by the clip, so the sensitivity is attained."""
+    """A privacy unit with large values at two keys changes the sums of both keys by the most that the clip allows."""
     log = pl.DataFrame({"unit": [1, 1, 1], "key": [0, 0, 1], "price": [50.0, 60.0, 70.0]})
     measure = sh.Measure("price", clip=clip, step=step)
     assert counted(log, [measure], tmp_path)["sum_0"].to_list() == [measure.most_steps] * 2
@@ -94,7 +94,10 @@ def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
     dtype=st.sampled_from([pl.Float64, pl.Decimal(20, 3), pl.String]),
 )
 def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) -> None:
-    """Values are rounded towards zero as decimals: 0.29 is 29 steps of 0.01, although its double is smaller."""
+    """Values are rounded towards zero to multiples of `step`, as decimals.
+
+    With step 0.01, the value 0.29 does not become 0.28, although the double closest to 0.29 is smaller than 0.29.
+    """
     column = pl.Series("price", [str(value) for value in values])
     column = column if dtype == pl.String else column.cast(dtype)
     log = Log(column.to_frame().lazy(), {"price": column.dtype}, "the frame", texts=frozenset(["price"]))
@@ -153,7 +156,7 @@ NOT_STEPS = [0, -1, 3, "1/0", None, "1e-12"]
 
 @pytest.mark.parametrize("told", [*({"clip": clip} for clip in NOT_BOUNDS), *({"step": step} for step in NOT_STEPS)])
 def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
-    """A measure is refused if the clip is not positive and finite, or is not a multiple of the step."""
+    """A measure with an invalid `clip` or `step` is refused, for example a step that does not divide the clip."""
     with pytest.raises(DeclarationError):
         sh.Measure("price", **({"clip": 100} | told))
 
@@ -309,7 +312,7 @@ def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
 
 
 def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
-    """Of 300 intervals with 80 % confidence for quantiles of ages, at least 240 contain the true quantile."""
+    """At least 240 of 300 confidence intervals for quantiles contain the truth, as a confidence of 80 % promises."""
     counts = np.r_[np.zeros(20, int), np.arange(1, 41), np.arange(40, 0, -1), np.zeros(20, int)]
     truth = np.searchsorted(np.cumsum(counts), np.array([0.25, 0.5, 0.9]) * counts.sum())
     held = near = 0

@@ -100,7 +100,7 @@ def test_rows_that_are_handed_over_are_not_compared(store: Path, kind: str) -> N
 
 
 def test_the_text_of_a_query_is_compared(log: Path, store: Path) -> None:
-    """A series is not reused for a query with another text or parameter value; a final semicolon does not matter."""
+    """A series is not reused if the text of its query or a parameter changes; a final semicolon does not matter."""
     text = f"select user, key from read_parquet('{log}/*.parquet') where user <> 'X'"
 
     def query(sql: str, **parameters: object) -> sh.Query:

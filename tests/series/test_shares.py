@@ -30,7 +30,7 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 
 
 def weight(keys: int, shares: Shares) -> int:
-    """Return how much a unit with `keys` keys adds to the count of each of its keys, in units of 1/parts."""
+    """Return the weight of a unit at each of its keys, in parts of a count, given the number of its keys."""
     if keys <= shares.keys:
         return shares.parts
     kept = min(keys, shares.most_keys)
@@ -82,7 +82,7 @@ def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys, parts):
 
 @pytest.mark.parametrize("norm", NORMS.values())
 def test_counts_are_sums_of_weights(norm):
-    """A weighted count is the sum of the weights of a key's units, even of units with more than `most_keys` keys."""
+    """The weighted count of a key is the sum of its units' weights. A unit counts for at most `most_keys` keys."""
     shares = Shares(3, 10, norm)
     sizes = {1: 1, 2: 3, 3: 4, 4: 7, 5: 10}
     found = counts_of(log_of(sizes), shares)

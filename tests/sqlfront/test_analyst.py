@@ -132,7 +132,7 @@ def test_the_engine_is_locked_without_the_rules(published, tmp_path, attempt):
 
 
 def test_the_store_is_not_opened(published, tmp_path):
-    """An analyst session does not read a store beside the releases, and refuses a store as its directory."""
+    """An analyst session ignores a store in its directory of releases, and refuses a directory that is a store."""
     place = tmp_path / "published"
     shutil.copytree(published, place)
     store = place / "logs.sparsehist"

@@ -12,7 +12,7 @@ RELEASE = "release {name} from queries at level {level} expecting 1 false keys t
 
 
 def test_no_file_that_is_something_else_is_replaced(ran, here, store):
-    """Before it draws noise, RELEASE … TO refuses to replace a file with other content, even through a link."""
+    """RELEASE … TO is refused before noise is drawn if its file or link exists and is not the same release."""
     ran(CREATE + RELEASE.format(name="first", level=1, file="first.parquet"))
     before = (here / "first.parquet").read_bytes()
     (here / "text.parquet").write_text("mine")
@@ -51,7 +51,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(ran, here
 
 
 def test_the_report_is_written_by_a_statement(ran, here):
-    """REPORT STORE writes the page of `Store.report`, and a wrong target is refused before anything runs."""
+    """REPORT STORE writes the same HTML page as `Store.report`. If the file name is invalid, no statement runs."""
     outcomes, problems = ran(f"{CREATE} release a from queries at level 1; report store to 'report.html' delta 1e-9")
     assert problems == [] and "report.html" in outcomes[-1].message
     assert "1e-09" in (here / "report.html").read_text(encoding="utf-8")

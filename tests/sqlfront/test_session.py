@@ -205,7 +205,7 @@ def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, na
 
 
 def test_units_may_be_tuples_and_renamed(store, ran):
-    """A unit may consist of two columns that the query renames. A unit that the query computes is refused."""
+    """A unit may consist of two columns that the query renames. A unit that is a computed expression is refused."""
     made = CREATE.replace("unit = user_id", "unit = (u, place)").replace(
         "user_id, query", "{} as u, query as place, query"
     )

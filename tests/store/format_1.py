@@ -1,7 +1,7 @@
 """Write an archive of a store with all kinds of series and their releases: `python -m tests.store.format_1`.
 
-The archive in data/ was written by the first version of the format, and later versions must open and continue it. Run
-this module again only while the format is not frozen.
+The archive in data/ contains a store in the first version of the format. Later versions of the package must be able
+to open it and to add releases. Run this module again only while the format is not frozen.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def write(place: Path) -> None:
     store.series("cells").raise_cap("5", reason="a second study")
     store.series("listed").release("ranges", workload="prefix()", level=LEVEL).write_parquet(place / "ranges.parquet")
     session = store.series("listed").interactive("ad_hoc", level="0.3", accuracy="0.4", mass=100_000)
-    session.ask(pl.lit(value=True))  # this query is measured, because the declared sum `mass` is far off
+    session.ask(pl.lit(value=True))  # the answer is measured, because the true sum of counts is far below `mass`
     store.drop("gone", reason="asked for")
     store.declare_disjoint(["default", "others"], reason="by country")
     daily = sh.create(store, name="daily", steps=sh.Steps(8, start=DAYS[0]), **one)

@@ -188,7 +188,7 @@ class CapExceededError(RefusedError):
 
 
 class BudgetExceededError(RefusedError):
-    """The release would exceed the population's budget, or this budget cannot charge the noise of a new series."""
+    """A release would exceed the population's budget, or the budget's route does not fit the noise of a series."""
 
 
 class LawError(SparsehistError):
@@ -223,7 +223,7 @@ def promise(condition: object, what: str) -> None:
 
 
 def present(value: _Value | None) -> _Value:
-    """Return a value that is not None. Raise a LawError if it is None, which would be a bug in this package."""
+    """Return the value. If it is None, which would be a bug in this package, raise a LawError."""
     if value is None:
         raise LawError("a value that must not be None is None")
     return value

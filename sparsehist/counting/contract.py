@@ -105,7 +105,8 @@ class Counts:
     Attributes:
         frame: A frame or another table, with key columns and a count column.
         count: Name of the count column. Counts are non-negative integers; rows with count 0 are left out.
-        counted_by: The `CountingSql` that made the counts. `create` refuses a series whose key or `max_keys` differs.
+        counted_by: The `CountingSql` that made the counts. `create` refuses a series with a different key or
+            `max_keys`.
         largest: Largest amount that one unit adds to the count of a key. Required; must be 1.
 
     Example:

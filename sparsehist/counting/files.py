@@ -159,5 +159,5 @@ def _of_folders(name: str, paths: pl.Series) -> pl.Series:
 def _of_folder(name: str, path: str) -> str | None:
     folder = re.search(rf"(?:^|/){re.escape(name)}=([^/]*)/", path)
     if folder is None:
-        raise DataError(f"every file must be in a folder for each hive= column: no {name}=… in {shown(path)!r}")
+        raise DataError(f"each path must have a folder for each hive= column; {name}=… is missing in {shown(path)!r}")
     return None if folder[1] == _NO_VALUE else unquote(folder[1])

@@ -36,7 +36,7 @@ def fingerprint(source: object, key: str | None = None) -> dict[str, str]:
 
 
 def changes(before: dict[str, str], source: object) -> list[str]:
-    """List what may have changed since a fingerprint: "query", "source", or "rows" if rows cannot be compared."""
+    """List what differs from an earlier fingerprint: "query", "source". Add "rows" if rows cannot be compared."""
     now = fingerprint(source, before["key"])
     differ = [part for part in ("query", "source") if now[part] != before[part]]
     return differ if now["source"] or before["source"] else [*differ, "rows"]

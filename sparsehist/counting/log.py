@@ -163,7 +163,7 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
         dtype = log.dtypes[unit]
         if dtype.is_float() or dtype.is_decimal():
             raise _fractions(
-                f"unit column {unit!r}", dtype, "cast it to text, or to whole numbers of at most 64 bits"
+                f"unit column {unit!r}", dtype, "cast the unit to text, or to whole numbers of at most 64 bits"
             )
         if dtype.is_nested() or dtype in (pl.Null, pl.Object):
             raise DataError(

@@ -35,7 +35,7 @@ def check_log(
     key_types: Mapping[str, str] | None = None,
     counting: Counting | None = None,
 ) -> pl.DataFrame:
-    """Return how many rows, units and keys each rule of counting affects, and how `count_keys` treats them.
+    """Return how many rows, units and keys each rule of counting affects, and what `count_keys` does with them.
 
     All distinct pairs of a unit and a key must fit in memory. The results are exact, without noise: keep them
     secret. Parameters are as for `create`, except that `source` cannot be `Counts` or a Spark frame, and `key_types`

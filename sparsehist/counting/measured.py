@@ -31,12 +31,12 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Name a column of steps for each measure that reads a column of the log. Return a dict from name to measure."""
+    """Name the converted column of every measure that reads a column. Return a dict from these names to measures."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
 def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
-    """Return a dict from each name in `row_columns` to the Polars expression of this column of steps (Int32)."""
+    """Return a dict from the name of each converted column to the Polars expression that computes it (Int32)."""
     return {name: _steps(each, log).cast(pl.Int32).alias(name) for name, each in row_columns(measures).items()}
 
 
@@ -70,7 +70,7 @@ def steps_sql(
     value = cast("double", column)
     size, up, down = f"abs({value})", cast("double", str(rises)), cast("double", str(per))
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
-    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one more: `steps` corrects this
+    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps or one more; the CASE below corrects it
     reached = f"{near} * {up} / {down}"
     reached = reached if exact is np.float64 else cast("double", cast("real", reached))
     steps = cast(
@@ -93,7 +93,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
             .cast(pl.Float64, strict=False)
             .map_batches(lambda values: float_steps(values, measure, exact), pl.Int32, is_elementwise=True)
         )
-    # First clip to a range slightly wider than the bounds, so that products with the denominator fit in 64 bits.
+    # First clip to slightly more than the bounds, so that value times denominator of the step fits in 64 bits.
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
     outermost = most * measure.step.numerator // measure.step.denominator + 1
     value = pl.col(column).clip(upper_bound=outermost) if dtype == pl.UInt64 else pl.col(column)

@@ -51,7 +51,7 @@ def part_of_tuple(name: str, dtype: pl.DataType) -> str:
 
 
 def types_of_tuple(text: str) -> str:
-    """Return text that names the types of the columns of an encoded unit or key.
+    """Describe the types of the columns of an encoded unit or key.
 
     Example:
         >>> types_of_tuple("i5:20484s2:é")

@@ -101,7 +101,7 @@ def _run(text: str, frames: dict[str, Frame]) -> Frame:
 
 
 def counted(log: Log, request: CountRequest, rules: list[DataError]) -> Frame:
-    """Return counts as a lazy Spark frame (key_0, …, count, sum_0, …). Append to `rules` the errors it may raise."""
+    """Return a lazy Spark frame of counts (key_0, …, count, sum_0, …). Append the errors it may raise to `rules`."""
     request.report("counting")
     measured = [each.column for each in request.measures]
     for column in (*request.unit, *request.key, *measured):

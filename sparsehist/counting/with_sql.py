@@ -314,8 +314,9 @@ class Dialect:
     def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
         """Return SQL for the string form of a unit, which is hashed, and SQL that is true if the unit is not missing.
 
-        In dialects with strict types, the query fails if a column declared as strings has numbers, or one declared as
-        whole numbers has fractions. Otherwise, a unit could have two string forms and be counted as two units.
+        In dialects with strict types, the query fails if a column that was declared as strings contains numbers, or
+        if a column that was declared as whole numbers contains fractions. Otherwise, a unit could have two string
+        forms and be counted as two units.
         """
         dtype = UNIT_TYPES[kind]
         if kind == "text":
@@ -365,9 +366,9 @@ class Dialect:
     def _listed(self, column: str, part: Catalogue) -> tuple[str, str]:
         if part.size > MOST_VALUES:
             raise DeclarationError(
-                "this catalogue is too large for SQL: make a view that joins the log with a table of its values. "
-                "Count the view with a larger domain, such as all strings. Then create the series with the catalogue "
-                f"as its domain. Largest number of values in SQL: {MOST_VALUES}"
+                "this catalogue is too large for SQL: put its values in a table, and make a view that joins the log "
+                "with this table. Count the view with a larger domain, such as all strings, and then create the "
+                f"series with the catalogue as its domain. Largest number of values in SQL: {MOST_VALUES}"
             )
         values, cell = part.values, column
         if values.dtype == pl.String:

@@ -101,7 +101,7 @@ class Check:
         return Relation(tuple(self._unit(below, one) for one in node["expressions"]), below.private)
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
-        """If an expression is a unit column, or an injective cast of one, return the column's index; else None."""
+        """Return a unit column's index if the expression is this column or an injective cast of it; or else None."""
         if expression["_column"] is not None:
             return below.units[expression["_column"]]
         if expression["_function"] != "__cast" or (expression.get("function_data") or {}).get("try_cast"):
@@ -202,9 +202,9 @@ class Check:
 
     @staticmethod
     def _distinguished(orders: list[Node]) -> set[int]:
-        """Return the columns whose values an ORDER BY distinguishes. A struct in ORDER BY stands for its columns.
+        """Return the indices of the columns in which rows that tie in ORDER BY have identical values.
 
-        Equal values such as 0.0 and -0.0 are distinguished only if ORDER BY also contains the struct cast to text.
+        If a column may contain 0.0 and -0.0, ORDER BY must contain a struct of it, and this struct cast to text.
         """
         structs = [one for one in orders if one["_function"] == "struct_pack"]
         casts = [one for one in orders if one["_function"] == "__cast" and one["_type"]["id"] == "VARCHAR"]
@@ -256,7 +256,7 @@ def _planned(query: Rewriting) -> tuple[list[str], Node]:
 
 
 def _node(node: Node) -> Node:
-    """Add the entries that checks use to a node. Drop alias and position, so that equal expressions compare equal."""
+    """Add _kind, _function, _type and _column to a plan node. Drop alias and position, which comparisons ignore."""
     kept = {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
     kind = str(node.get("expression_class", node.get("type"))).removeprefix("LOGICAL_")
     type_ = node["value"]["type"] if kind == "BOUND_CONSTANT" else node.get("return_type", {})
@@ -281,7 +281,7 @@ def _check_node(node: Node) -> None:
 
 
 def _require_one_form(expressions: Iterable[Node], what: str) -> None:
-    """Refuse to merge equal values that can look different: which of them remains depends on the order of rows."""
+    """Refuse to merge values that are equal but look different (0.0, -0.0): row order would decide which is kept."""
     for one in expressions:
         require(language.consists_of(one["_type"], language.ONE_FORM), f"{what} {_TWO_FORMS}")
 

@@ -124,7 +124,7 @@ def consists_of(kind: Node, types: frozenset[str]) -> bool:
 
 
 def unit_kind(kind: Node) -> str:
-    """Return the name of a unit column's type (INTEGER for all integer types), or "" if units cannot have it."""
+    """Return the name of a type, with INTEGER for all integer types, or "" if unit columns cannot have this type."""
     name = "INTEGER" if kind.get("id") in _WHOLE else str(kind.get("id"))
     return name if consists_of(kind, _UNITS) else ""
 

@@ -32,7 +32,7 @@ _ORDER = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
 
 @dataclass(frozen=True)
 class Source:
-    """A source of a query: files that the DuckDB call `reader` reads, or a frame or relation that `opens` returns."""
+    """A source of a query: files with the SQL call that reads them, or a function that opens a frame or relation."""
 
     name: str  # table name or file paths, as the query writes them
     public: bool = False  # whether the source contains no data of any unit
@@ -81,7 +81,7 @@ class Rewriting:
     def renamed(self, name: str) -> set[str]:
         """Return `name`, and the names of all columns from which the query may compute a column called `name`."""
         names = {folded(name)}
-        for node in 9 * list(nodes(self.tree)):  # a column may be renamed or cast up to nine times
+        for node in 9 * list(nodes(self.tree)):  # each of nine passes follows at least one renaming
             if "class" in node and folded(str(node.get("alias", ""))) in names:
                 names |= {folded(inner["column_names"][-1]) for inner in nodes(node) if "column_names" in inner}
         return names
@@ -131,7 +131,7 @@ class Rewriting:
         return self._with_elements(part) if verified and _called(part.get("right", {})) == "unnest" else part
 
     def _constant(self, node: Node) -> Node:
-        """Return the constant that replaces a parameter; its type is the one that DuckDB gives to the value."""
+        """Return the constant that replaces a parameter. DuckDB derives its type from the value."""
         values = {key.lower(): value for key, value in (self.query.parameters or {}).items()}
         name = str(node.get("identifier", "")).lower()
         try:

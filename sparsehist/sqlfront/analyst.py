@@ -148,7 +148,7 @@ class AnalystSession:
         self.close()
 
     def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a result. Count their size, because DuckDB's memory limit does not include them."""
+        """Yield the batches of a result. Limit their total size, which DuckDB's memory limit does not include."""
         amount, unit = re.fullmatch(r"([\d.]+) ?(\w+)", self._memory_limit).groups()  # type: ignore[union-attr]
         left = float(amount) * 1024.0 ** _UNITS.index(unit)
         with self._connection.sql(query).to_arrow_reader(1 << 16) as reader:
@@ -178,8 +178,8 @@ def open_analyst(
     Args:
         directory: The directory with the Parquet files of releases. If it contains a public ledger, each release
             that the ledger lists must match its digest in the ledger.
-        memory_limit: Memory that DuckDB may use, such as "2GB"; by default 80 % of the machine's. The rows of a
-            result may take as much again, and one huge value may exceed the limit. Nothing is written to disk.
+        memory_limit: Memory that DuckDB may use, such as "2GB"; by default 80 % of the machine's memory. The rows
+            of a result may take as much again, and one huge value may exceed the limit. Nothing is written to disk.
         threads: Number of threads of DuckDB.
         time_limit: Seconds that a statement may take; no limit by default. `interrupt` stops a statement earlier.
 
@@ -203,7 +203,7 @@ def open_analyst(
         release = read(file)
         named = {"series": release.metadata.get("series"), "release": release.metadata.get("name")}
         if not all(named.values()):
-            raise InputError(f"{file} does not name its series and release: move it away to open the others")
+            raise InputError(f"{file} does not name its series and release: move this file to a different directory")
         digest = content_digest(release.frame, release.metadata)
         listed = ledger.filter(store=str(release.metadata.get("store")), **named)["digest"]
         if listed.len() and digest not in listed.to_list():

@@ -249,7 +249,7 @@ class ScriptCheck:
         declaration = series.declaration
         request: Any = any_kind.request_of(declaration, statement.name, **release_parameters(statement))[0]
         if request.missing:
-            raise NotFoundError(f"there is no release {statement.name}: to make it, add AT LEVEL and a level")
+            raise NotFoundError(f"there is no release {statement.name}; add AT LEVEL and a level to make a new one")
         path, metadata = self._path(series, request)
         request, public, spends = prepared(self.ledger, series.series_id, declaration, path, request, metadata)
         self.ledger.check(*spends)

@@ -42,7 +42,7 @@ def public_message(connection: duckdb.DuckDBPyConnection, text: str, problem: du
 
 
 def _has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether DuckDB has variables, whose values could come from the log. If in doubt, return True."""
+    """Return whether a variable is set in DuckDB, as its value could come from the log. If in doubt, return True."""
     try:
         return bool(connection.execute("select name from duckdb_variables()").fetchall())
     except duckdb.Error:

@@ -37,7 +37,7 @@ class Outcome:
 
 
 def failed(piece: Piece, problem: SparsehistError, kind: str = "failed", message: str = "") -> Outcome:
-    """Return the outcome of a statement that is invalid or failed. The error shows the position in the script."""
+    """Return the outcome of a statement that is invalid or has failed. Its error shows the position in the script."""
     text = str(problem)
     if not (text.startswith("line ") and "\n" in text):
         problem.args = (pointed(text, piece.script, piece.span),)

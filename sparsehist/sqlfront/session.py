@@ -116,7 +116,7 @@ class Session:
     def _executed(self, statement: Statement) -> Outcome:
         if not statement.kind:
             return self._plain(statement)
-        # If an earlier error has aborted the transaction, fail with an error of DuckDB before anything is spent.
+        # If an earlier error has aborted the transaction, let DuckDB raise its error now, before anything is spent.
         self.connection.execute("select 1").fetchall()
         kind = "show" if statement.kind.startswith("show") else statement.kind
         outcome: Outcome = getattr(self, f"_{kind.replace(' ', '_')}")(statement, present(self.store))
@@ -220,7 +220,7 @@ class Session:
         return Source(name, public=declared, opens=lambda: self.connection.sql(text), checked=declared)
 
     def _number_of(self, name: str) -> object:
-        """Return DuckDB's id of a table of `tables=`. The id changes if the name is given to another table."""
+        """Return DuckDB's id of a table passed in `tables=`. A new table with the same name has a different id."""
         return self.connection.execute(statement_named("session_view"), {"name": folded(name)}).fetchall()
 
     def _check_settings(self) -> None:

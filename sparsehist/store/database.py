@@ -42,7 +42,7 @@ class Database:
     """A connection to the state file of a store. Its errors hide SQLite's messages, which may quote secret data."""
 
     def __init__(self, store: Path, *, durable: bool, create: bool = False) -> None:
-        """Open the state file of a store; if `create`, first create an empty state file."""
+        """Open the state file of a store. If `create` is true, create the file first; it must not exist already."""
         if sqlite3.sqlite_version_info < _OLDEST:
             raise StoreError(
                 f"SQLite {sqlite3.sqlite_version} is too old: use a Python whose SQLite is version 3.37 or newer"

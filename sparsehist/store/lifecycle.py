@@ -84,9 +84,10 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
 def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: float = 0.0) -> None:
     """Use a copy of a store in place of the original, which must be gone: lost, or overwritten by the copy.
 
-    Afterwards, a second copy cannot be adopted where a public ledger, or the generation file at the old path, can be
-    read. Elsewhere, for example on a different machine, nothing prevents a second adoption. The two copies would then
-    draw different noise for the same level, and together reveal more than the ledger of either copy shows.
+    Afterwards, `adopt` refuses a second copy if it can read the generation file at the old path, or a public ledger
+    of the store. If it can read neither, for example on a different machine, nothing prevents a second adoption. The
+    two copies would then draw different noise for the same level, and together reveal more than the ledger of either
+    copy shows.
 
     Args:
         path: The copy.
@@ -124,7 +125,7 @@ def _check_is_free(path: Path) -> None:
     if in_use:
         raise NameTakenError(f"{path} exists already; choose another path, or open it if it is a store")
     if not path.parent.is_dir():
-        raise NotFoundError(f"{path.parent} is not a directory; create that directory first")
+        raise NotFoundError(f"there is no directory {path.parent}; create it first")
 
 
 @contextmanager

@@ -27,8 +27,8 @@ from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, mark_path,
 def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str | None = None) -> Iterator[State]:
     """Lock a store while the block runs, and yield its `State`.
 
-    If `durable` is false, writes are not synchronised, so the store may not survive a power cut, and no generation
-    file is written (see `witnesses`). Each event is recorded with the name `who`, by default that of the OS user.
+    If `durable` is false, writes are not synchronised, so a power cut can destroy the store, and no generation file
+    is written (see `witnesses`). The state records `who` with every event; the default is the name of the OS user.
 
     Raises:
         StoreDamagedError: If a part is missing or altered.
@@ -41,7 +41,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
         with disk_errors(state.path):
             # When the state was opened, SQLite rolled back any unfinished transaction, so its journal can be removed.
             (state.path / f"{STATE}-journal").unlink(missing_ok=True)
-        # An earlier process may have died after its commit, but before it erased files and wrote generation files.
+        # If a process died just after a commit, obsolete files may still exist, and generation files may be outdated.
         state.erase_unknown()
         state.raise_marks()
         yield state
@@ -68,7 +68,7 @@ def check_is_newest(state: State) -> None:
     seen = {}
     for path in {state.path, state.home}:
         mark = read_mark(path, state.store_id)
-        # If a file shows this store's generation with the identity of a different copy, that copy was adopted.
+        # If the file shows the same generation with a different identity, a different copy has been adopted.
         overtaken = mark.generation == state.generation and mark.identity != state.identity
         seen[mark_path(path)] = mark.generation + overtaken
     for directory in state.publications:
@@ -86,7 +86,7 @@ def check_is_original(state: State) -> None:
     """Raise an error if the store is a copy, because a copy would not draw the same noise as the original."""
     if identity_of(state.path) != state.identity:
         raise StoreRolledBackError(
-            f"the store is a copy of {state.home}, or the owner, mode or links of its files changed. If there is no "
-            "newer copy, and no other copy will be used, adopt this copy: "
+            f"the store is a copy of {state.home}, or the owner, mode or number of hard links of its files "
+            "was changed. If there is no newer copy, and no other copy will be used, adopt this store: "
             f"`sparsehist adopt {state.path} --home-is-gone`"
         )

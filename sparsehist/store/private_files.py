@@ -21,7 +21,7 @@ NEW = ".new"
 """Suffix of the names of unfinished files, which may be deleted."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT)
-_LARGEST = 1 << 26  # size limit in bytes; enough for a public ledger of 250,000 releases
+_LARGEST = 1 << 26  # size limit for `read_regular`, in bytes; a public ledger of 250,000 releases fits
 
 
 def read_regular(path: Path) -> bytes:

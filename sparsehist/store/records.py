@@ -40,9 +40,9 @@ class RegisteredFile:
 class PathRecord:
     """A noise path of a series, with the files that belong to this path.
 
-    `kind` is cells, workload, measure or interactive. `workload` is the name of the workload, measure or session of
-    queries. The path of the cells is given an id when the series is created, and every other path at its first
-    release. Until then, `path_id` is -1.
+    `kind` is "cells", "workload", "measure" or "interactive". `workload` is the name of the workload or measure, or
+    of the session of interactive queries. The path of the cells is given an id when the series is created, and every
+    other path at its first release. Until then, `path_id` is -1.
     """
 
     series_id: str

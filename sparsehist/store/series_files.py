@@ -50,8 +50,8 @@ def write_series_files(
 ) -> list[RegisteredFile]:
     """Drop keys of count 0, sort the others by count in memory, and write the files of a series.
 
-    The function `rows` is called with arrays of indices of `counts`. It returns a frame with one row for each index,
-    and the columns key_0 …, count and sum_0 ….
+    The function `rows` takes an array of indices into `counts`. It returns the keys at these indices as a frame with
+    columns key_0 …, count and sum_0 ….
     """
     order = order_by_count(counts.cast(pl.Int64).to_numpy(), rng=rng)
     pieces = (rows(order[low : low + BATCH_ROWS]) for low in range(0, max(len(order), 1), BATCH_ROWS))
@@ -104,7 +104,7 @@ def write_sorted(
     with tempfile.TemporaryFile(dir=directory) as file:
         counts, counts_index = _write_parts(directory / COUNTS, batches(file), durable=durable)
         hashes = np.memmap(file, np.uint64, "r") if sizes else np.empty(0, np.uint64)
-        bits = len(hashes).bit_length()  # the number of bits that store a position
+        bits = len(hashes).bit_length()  # each entry of `support` ends with a position of this many bits
         parts = ((words.data, words[0] >> bits) for words in in_order(hashes, SUPPORT_ROWS))
         support, support_index = _write_parts(directory / SUPPORT, parts, durable=durable)
     content = io.BytesIO()
@@ -152,10 +152,10 @@ class _Parts:
         return content
 
     def of_values(self, values: WordArray, side: Literal["left", "right"]) -> Iterator[tuple[int, slice]]:
-        """Find the parts of the file that may contain any of the given values, which must be sorted.
+        """Find the parts of the file that may contain at least one of `values`, which must be sorted.
 
-        For each such part, yield its index and the slice of `values` that it may contain. `side` must be
-        "right" if the last entry of a part may equal the first entry of the next part.
+        For each such part, yield its index and the slice of `values` that it may contain. Pass "right" as `side` if
+        the last entry of a part may equal the first entry of the next part, and "left" otherwise.
         """
         low = np.searchsorted(values, self.first)
         high = np.append(np.searchsorted(values, self.first[1:], side), len(values))
@@ -209,7 +209,7 @@ class SeriesFiles:
     def positions(self, keys: pl.DataFrame) -> IntArray:
         """Return the positions of these keys in the file `counts`; -1 for keys that are not in the file."""
         keys = keys.select(self._columns)
-        bits = self.n_nonzero.bit_length()  # the number of bits that store a position
+        bits = self.n_nonzero.bit_length()  # each entry of `support` ends with a position of this many bits
         hashes = hash_keys(keys, self._salt) >> np.uint64(bits)
         order, pairs = np.argsort(hashes), [np.empty((2, 0), np.int64)]
         for number, some in self._support.of_values(hashes[order], "right"):

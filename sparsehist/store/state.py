@@ -160,7 +160,10 @@ class State:
         return self._histories[path_id]
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return one row per noise path, even of dropped series. `finest` is the finest level, or 0 if none."""
+        """Return a row for each noise path, including the paths of dropped series.
+
+        `finest` is the finest level released on the path, or 0 before the first release.
+        """
         rows = self._with_times("read_ledger")
         for row in rows:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -228,7 +231,7 @@ class State:
             written.append((at, each, history))
         with self._changing("release", rounds=len(rounds)):
             current = {self._insert_round(each, at, history): history for at, each, history in written}
-        self._histories.update(current)  # so that a release need not read the arrays it has just written
+        self._histories.update(current)  # keep the written arrays, so that the next release need not read them
         return generation
 
     def _history_for(self, path: int | PathRecord) -> PathHistory:
@@ -308,7 +311,7 @@ class State:
         ]
         if not unknown:
             return
-        self._database.run("vacuum;")  # until then, the state file may still contain deleted rows
+        self._database.run("vacuum;")  # the state file may still contain deleted rows; this removes them
         with disk_errors(self._series):
             for path in map(Path, unknown):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -351,7 +354,7 @@ class State:
             self._database.run("update store set identity = $identity", identity=identity)
             self._event("adopt store")
             self.identity = identity
-        # If the process dies before the new path is set, the next opening updates the generation files at both paths.
+        # If the process dies here, the next opening updates the generation files at the old and the new path.
         for directory in self.publications:
             if os.access(directory, os.W_OK):
                 raise_published_generation(directory, self.store_id, self.generation)
@@ -369,7 +372,7 @@ class State:
 
     @contextmanager
     def _changing(self, what: str, *, rounds: int = 1) -> Iterator[None]:
-        """Run the block in a transaction that adds `rounds` to the generation, then update the generation files."""
+        """Run the block in a transaction that raises the generation by `rounds`. Then update the generation files."""
         with self._database.transaction():
             if not self._database.run("raise_generation", seen=self.generation, rounds=rounds):
                 raise StoreInUseError("another process changed the store, and nothing was written: try again")

@@ -97,8 +97,8 @@ def in_order(hashes: WordArray, rows: int) -> Iterator[WordArray]:
     """Sort hashes in bounded memory. Yield a 64-bit integer for each hash, in arrays of up to `rows` integers.
 
     An integer consists of the leading bits of a hash, followed by the position of this hash in `hashes`, in
-    `len(hashes).bit_length()` bits. The integers are in increasing order. The hashes may be memory-mapped, because
-    they are sorted one partition at a time: all integers with the same leading bits.
+    `len(hashes).bit_length()` bits. The integers are in increasing order. The hashes may be memory-mapped: only
+    those that begin with the same few bits are kept in memory and sorted together.
     """
     of_position, bits = np.uint64(len(hashes).bit_length()), (len(hashes) // _SORTED).bit_length()
     for number in range(1 << bits):

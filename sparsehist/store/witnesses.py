@@ -70,7 +70,7 @@ def _line(store_id: str, mark: Mark) -> bytes:
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
-    """Return a dict from store id to `Mark`, and the size of the file. Size 0 means that it must be written anew."""
+    """Return a dict from store id to `Mark`, and the file's size (0 if it is missing or its last line is cut off)."""
     marks, lines, readable = dict[str, Mark](), list[bytes](), True
     try:
         content = read_regular(path)
@@ -130,7 +130,7 @@ def publish(directory: Path, entry: dict[str, Any]) -> None:
         earlier = next((each for each in listed if each["generation"] == entry["generation"]), None)
         if earlier is not None and earlier["round"] != entry["round"]:
             raise StoreRolledBackError(
-                f"the public ledger in {directory} shows another release of this store with the same generation: the "
+                f"the public ledger in {directory} shows a different release for this generation of the store: the "
                 "store was restored from an older copy. Restore the newest copy, and do not publish releases drawn "
                 "from the older copy"
             )
@@ -139,7 +139,7 @@ def publish(directory: Path, entry: dict[str, Any]) -> None:
             listed.append({name: value for name, value in entry.items() if name != "store"})
         elif earlier.get("digest") != entry["digest"]:
             raise StoreRolledBackError(
-                f"the public ledger shows this release with other rows: restore the ledger, or publish in another "
+                "the public ledger shows this release with different rows: restore the ledger, or publish in another "
                 f"directory; the ledger is in {directory}"
             )
 

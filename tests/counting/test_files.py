@@ -60,7 +60,7 @@ def test_columns_in_names_of_folders(tmp_path: Path, ending: str) -> None:
     assert counted(source, tmp_path, both, key=["place", "day"]) == {
         ("a b", first): 2, ("c d", second): 1, ("x", second): 1,
     }  # fmt: skip
-    with pytest.raises(DataError, match="a folder for each hive= column: no hour="):
+    with pytest.raises(DataError, match="a folder for each hive= column; hour=… is missing"):
         counted(sh.Files(pattern, hive=["hour"]), tmp_path, days, key=["hour"])
 
 

@@ -55,7 +55,7 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
     for name in ("s", "file", "full"):
         with pytest.raises(NameTakenError, match="exists already"):
             create_store(tmp_path / name)
-    with pytest.raises(NotFoundError, match="create that directory first"):
+    with pytest.raises(NotFoundError, match="create it first"):
         create_store(tmp_path / "no" / "s")
     with pytest.raises(NotFoundError, match="no store"), open_state(tmp_path / "no"):
         pass

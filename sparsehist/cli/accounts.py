@@ -71,8 +71,8 @@ def ledger(
     Each noise path has a row with the level of its finest release. Each series has a row
     with the sum over its paths, and each population a row with the sum over its series.
     The row `everybody` shows the most that all releases together can cost one person.
-    `spent` is rho of zCDP or epsilon of pure DP, rounded up; `level` in --json is the
-    exact value. Dropped series are included.
+    `spent` is the cost of a row: rho of zCDP or epsilon of pure DP, rounded up. In --json,
+    `level` is the exact cost. Dropped series are included.
 
     For example:
       sparsehist ledger logs.sparsehist --events

@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("ignore", CountsWarning)  # the command's result contains the same text
+            warnings.simplefilter("ignore", CountsWarning)  # the command's result contains these warnings
             try:
                 words = [word for word in arguments if word != "--json"]
                 if words and words[0] in app:
@@ -64,7 +64,7 @@ def _explained(problem: BaseException) -> Answer:
     elif isinstance(problem, SparsehistError):
         kind, exit_code, message = type(problem).__name__, problem.exit_code, in_options(message)
     elif isinstance(problem, PermissionError):
-        from sparsehist.counting.log import shown  # hides values in folder names such as user=42, which may be units
+        from sparsehist.counting.log import shown  # in the folder user=42, hides 42, because it may be a unit
 
         kind, message = "InputError", f"{shown(str(problem.filename or 'a file'))}: permission is denied"
     else:

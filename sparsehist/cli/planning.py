@@ -50,10 +50,10 @@ def plan(
     r"""Show what releases would publish and cost, without releasing anything.
 
     For each level, the command shows the standard deviation of the noise, the threshold,
-    the expected false keys, the cost, and the true counts that are published with a
-    probability of 50, 95 and 99 %. For each true count, it shows the probability of
-    being published and the mean relative error. With --workload, it compares
-    strategies. Nothing is drawn or spent, and the log is not read.
+    the expected false keys, the cost, and how large a true count must be to be published
+    with a probability of 50, 95 and 99 %. For each true count given with --count, it shows
+    the probability of being published and the mean relative error. With --workload, it
+    compares strategies. Nothing is drawn or spent, and the log is not read.
 
     For example:
       sparsehist plan --domain 'strings(max_bytes=32)' --max-keys 20 --level 0.01

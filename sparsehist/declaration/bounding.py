@@ -12,7 +12,7 @@ from sparsehist.noise.family import Norm
 
 @dataclass(frozen=True)
 class Keep(Record):
-    """Count a unit towards at most max_keys of its keys. The random choice depends only on the rows of this unit.
+    """Count a unit towards at most max_keys of its keys, chosen at random, independently of the rows of other units.
 
     Attributes:
         portable: Whether keys are chosen by SHA-256, so that every engine keeps the same keys for the same salt. The
@@ -59,10 +59,10 @@ bounding_of = reader("bounding", "write keep or share(most_keys=640)", Keep, Sha
 class Shares:
     """The weights with which `Share` counts units. All fields are public parameters.
 
-    Let l be max_keys. A unit with m distinct keys adds a weight w to each of them: w = min(1, √(l/m)) if the noise
-    depends on the L2 norm, or w = min(1, l/m) if it depends on the L1 norm, rounded down to a multiple of 1/parts. So
-    the weights of a unit have an L2 norm of at most √l, or an L1 norm of at most l, as if the unit added 1 to each of
-    l keys. A unit with more than `most_keys` keys is first cut to `most_keys` keys.
+    Let l be max_keys. A unit with m distinct keys adds the same weight w to each of them. If the noise depends on
+    the L2 norm, w is min(1, √(l/m)). If it depends on the L1 norm, w is min(1, l/m). Weights are rounded down to
+    multiples of 1/parts. So the weights of a unit have an L2 norm of at most √l, or an L1 norm of at most l, as if it
+    added 1 to each of l keys. A unit with more than `most_keys` keys is first cut to `most_keys` keys.
     """
 
     keys: int  # max_keys, called l above

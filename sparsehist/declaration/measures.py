@@ -42,8 +42,8 @@ def _number(value: Any) -> Fraction:
 class Measure:
     """A sum of a column for each key, in which the contribution of each unit is clipped to bounds.
 
-    The value of each row is rounded towards zero to a multiple of the step. Then the sum over the rows of each unit
-    and key is clipped. The attribute `clip` holds the exact bounds (low, high).
+    The value of each row is rounded towards zero to a multiple of `step`. Then the sum over the rows of each unit and
+    key is clipped. The attribute `clip` holds the exact bounds (low, high).
 
     Args:
         column: Name of a column of whole numbers, decimals or floats; None for `Measure.events`.
@@ -101,12 +101,12 @@ class Measure:
 
     @property
     def most_steps(self) -> int:
-        """Largest contribution of a unit to the sum of a key, in steps."""
+        """Largest contribution of a unit to the sum of a key, in multiples of `step`."""
         return int(self.clip[1] / self.step)
 
     @property
     def least_steps(self) -> int:
-        """Smallest contribution of a unit to the sum of a key, in steps."""
+        """Smallest contribution of a unit to the sum of a key, in multiples of `step`."""
         return int(self.clip[0] / self.step)
 
     @property
@@ -116,7 +116,7 @@ class Measure:
 
     @property
     def steps_column(self) -> str:
-        """Name of the column of sums in the frame of a `Counts`, which gives sums as whole numbers of steps."""
+        """Name of this measure's column in the frame of a `Counts`, where sums are in multiples of `step`."""
         return f"{self.name}_steps"
 
     @property

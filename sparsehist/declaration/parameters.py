@@ -90,7 +90,7 @@ class Record:
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Return a function that reads a record of a class in `kinds` from text, and returns a given record unchanged."""
+    """Return a function that reads text as a record of one of the classes `kinds`, and returns records unchanged."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
     notation = Notation(what, "numbers, strings, True and False", lambda: advice, bare=True)
 

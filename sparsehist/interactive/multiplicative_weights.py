@@ -123,7 +123,7 @@ class Weighing:
 
     @property
     def levels(self) -> tuple[Fraction, Fraction]:
-        """Pair (epsilon of all comparisons before an update, epsilon of the answer measured for this update)."""
+        """Two epsilons: one for all comparisons before an update, one for the answer that the update measures."""
         return self._each * _WATCH, self._each * (1 - _WATCH)
 
     @cached_property
@@ -151,7 +151,7 @@ class Weighing:
 
     @property
     def rho(self) -> float:
-        """Rho of the session: computed like `epsilon`, but with e * tanh(e / 2) instead of each e in `levels`."""
+        """Rho of the session: like `epsilon`, but each epsilon e in the sum is converted to rho, e * tanh(e / 2)."""
         return float(self._rho(self._each))
 
     @property
@@ -164,7 +164,7 @@ class Weighing:
         return DiscreteLaplace(sensitivity=scale * self.sensitivity)
 
     def start(self, counts: ArrayLike, release: ArrayLike | None = None, *, rng: Generator) -> MultiplicativeWeights:
-        """Start a session. The level of the whole session is used up at once, whatever is asked later.
+        """Start a session. This already costs the level of the whole session, even if no query follows.
 
         Args:
             counts: True counts of all cells, non-negative integers; shape (cells,). Secret.
@@ -176,7 +176,7 @@ class Weighing:
             DeclarationError: If the mass is unknown, or if a release is given but not declared, or vice versa.
         """
         if self.mass is None or self.started != (release is not None):
-            raise DeclarationError("declare mass= before start(), and pass a release if and only if started=True")
+            raise DeclarationError("declare mass= first; start() needs a release if started=True, and none otherwise")
         first, given = first_guess(self, release), np.asarray(counts)
         if given.shape != (self.cells,) or given.dtype.kind not in "iuf":
             raise DataError(f"counts must be numbers, one for each cell; the number of cells is {self.cells}")
@@ -203,13 +203,13 @@ class Weighing:
 
 
 def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArray:
-    """Return the first hypothesis, as shares of the mass: uniform, or 15/16 of a public release and 1/16 uniform."""
+    """Return the first hypothesis, as shares of the mass: uniform, or 15/16 as in the release and 1/16 uniform."""
     uniform = np.full(session.cells, 1.0 / session.cells)
     if release is None:
         return uniform
     noisy = np.asarray(release, np.float64)
     if noisy.shape != uniform.shape or not bool(np.isfinite(noisy).all()) or not noisy.max() > 0:
-        raise DataError(f"a release needs one finite number per cell, at least one positive; cells: {session.cells}")
+        raise DataError(f"a release needs {session.cells} finite numbers (one per cell), at least one positive")
     positive = np.maximum(noisy, 0.0)
     return np.asarray(_UNIFORM * uniform + (1 - _UNIFORM) * positive / positive.sum())
 

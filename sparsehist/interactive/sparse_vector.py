@@ -80,7 +80,7 @@ class SparseVector:
         return each * self.share, each * (1 - self.share)
 
     def start(self, *, rng: Generator) -> AboveThreshold:
-        """Draw the noise of the threshold and return the first state. The level of all answers is used up at once."""
+        """Draw threshold noise and return the first state. This costs the whole level, even if no query follows."""
         return AboveThreshold(self, self.triggers, self._noisy_threshold(rng=rng))
 
     def _noisy_threshold(self, *, rng: Generator) -> int:
@@ -116,7 +116,7 @@ class AboveThreshold:
             raise DataError("the value must be a whole number: round it, and include the rounding in the sensitivity")
         about = self.parameters
         if not self.triggers_left:
-            raise BudgetExceededError(f"all {about.triggers} triggers (positive answers) are used up; start() again")
+            raise BudgetExceededError(f"all {about.triggers} positive answers were given; begin again with start()")
         spread = about.sensitivity if about.monotone else 2 * about.sensitivity
         noise = DiscreteLaplace(sensitivity=spread).sample(1, about.levels[1], rng=rng)
         if int(value) + int(noise[0]) < self.noisy_threshold:

@@ -160,7 +160,7 @@ class Limits:
     """The limits that the events of a store declare.
 
     Attributes:
-        budgets: Dict from population to the history of its budget, as pairs (generation, budget).
+        budgets: Dict from population to its present and earlier budgets, as pairs (generation, budget).
         disjoint: Sets of populations that were declared disjoint.
         periods: Dict from the name of a periodic series, which is also the name of its population, to its `Every`.
         declarations: Dict from the name of a periodic series to its declaration, as JSON.
@@ -192,7 +192,8 @@ class Limits:
                 self.disjoint.append(frozenset(details["populations"]))
             case "declare periods":
                 self.periods[population], self.declarations[population] = every_of(details["every"]), details
-            case "drop periods":  # allowed only before the first release, so the budget is removed too
+            # A periodic series can be dropped only if none of its periods was released, so its budget is removed too.
+            case "drop periods":
                 self.periods.pop(population, None)
                 self.budgets.pop(population, None)
                 self.finished.discard(population)
@@ -200,7 +201,7 @@ class Limits:
                 self.finished.add(population)
 
     def with_event(self, **event: Any) -> Limits:
-        """Return the limits after one more event; `event` has the arguments of `State.declare`."""
+        """Return a copy of the limits with one more event, described by the arguments of `State.declare`."""
         changed = copy.deepcopy(self)
         changed.add(event, event.get("details", {}))
         return changed

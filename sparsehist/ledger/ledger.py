@@ -67,7 +67,7 @@ class Ledger:
 
     def with_release(self, release: Spending, *beside: Spending) -> Ledger:
         """Return the ledger after a release and any further charges that are committed together with it."""
-        # Charges can depend on the order of the series' first releases. This release comes after all of them.
+        # Charges can depend on the order of first releases, so give this release a generation later than all others.
         first = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
         generation = 1 + max(first, default=0)
         after = self.with_series(self.accounts[release.series_id].with_release(release, generation))
@@ -362,7 +362,7 @@ class Ledger:
             what += f" of a series whose cap {amount_text(cap)} is charged whole at its first release"
         elif not charges.by_path(law) and cap is None and account.releases:
             what += " of a series without a cap, whose first release is charged as its cap"
-        # A period may be charged at most the limit minus the charges of the costliest other periods.
+        # For a period, subtract only the charges of other periods that can add up for one unit: the largest ones.
         apart = account.series_id if population in self.limits.periods else None
         left = amount_text(charges.limit - self.charged(charges, population, apart))
         raise BudgetExceededError(

@@ -28,7 +28,7 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the name of a noise family in filters: gaussian, poisson or skellam; otherwise its currency."""
+    """Return the name under which filters charge a noise family: gaussian, poisson, skellam, or else its currency."""
     return _LAWS.get(family, currency_of(family))
 
 
@@ -57,7 +57,8 @@ class Spending:
 class Spent:
     """The cost of a noise path: its finest level, the delta_infinity of all releases, and the sum of their slacks.
 
-    `finest` and `first_generation` are 0 if nothing was released. Times are None for planned releases.
+    `finest` and `first_generation` are 0 if nothing was released. Planned releases do not change
+    `first_release` and `last_release`.
     """
 
     finest: Fraction = Fraction(0)

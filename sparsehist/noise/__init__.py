@@ -1,4 +1,4 @@
-"""Noise families, with one module for each, and their interfaces `DenseFamily` and `Family`."""
+"""Noise families, each in its own module, and the interfaces that they implement: `DenseFamily` and `Family`."""
 
 import math
 

@@ -160,7 +160,7 @@ def _stay(fine: Fraction, coarse: Fraction) -> Interval:
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Given coarse noise x >= 0, return distributions of fine noise y: in [0, x], and of its distance from [0, x].
+    """Return two tails of fine noise y, given coarse noise x >= 0: the first inside, the second outside [0, x].
 
     Let a = e^-rate at each level, r = a_fine / a_coarse and q = P[y < 0]. Then P[y > k] = (1 - q) r^(k+1) for
     0 <= k < x. For all k >= 0, P[y > x + k] = q * r^x * (a_fine a_coarse)^k and P[y < -k] = q * (a_fine a_coarse)^k.
@@ -177,7 +177,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Draw fine noise by inversion. With the same uniforms, larger coarse noise never gives smaller fine noise."""
+    """Draw fine noise given `coarse`, by inversion. For fixed uniforms, larger `coarse` never makes it smaller."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -189,7 +189,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the probability of an increment to fine noise, if coarse and fine noise differ and if they are equal."""
+    """Return the probability that `_bridge` adds an increment, first for coarse != fine, then for coarse == fine."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))

@@ -106,9 +106,9 @@ class Uniforms:
         power: IntArray | int = 0,
         most: IntArray | int = MOST,
     ) -> IntArray:
-        """Count the k >= 0 with U < weight * e**(-shrink * power - rate * k), for each selected uniform number U.
+        """Count the k >= 0 with U < weight * e**(-shrink * power - rate * k), for each number U selected by `at`.
 
-        Arrays have one entry for each number selected by `at`. Where `flipped`, use 1 - U. Counts are at most `most`.
+        Arrays have one entry for each selected number. Where `flipped` is true, use 1 - U. Counts are at most `most`.
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words
@@ -129,7 +129,7 @@ class Uniforms:
         return result
 
     def coins(self, chance: Tail) -> BoolArray:
-        """Return a biased coin for each uniform number, True with probability `chance.weight`; shape (size,)."""
+        """Return a bool for each uniform number, which is True with probability `chance.weight`; shape (size,)."""
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:

@@ -25,7 +25,7 @@ class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
     Noise is never negative, so a published value proves that the true count is not larger. Therefore `statement`
-    always raises an error. numpy draws the noise. The noise at two levels can be exactly equal.
+    always raises an error. Noise is drawn by numpy, as doubles. With positive probability, it is equal at two levels.
 
     Example:
         >>> Exponential().std(4)

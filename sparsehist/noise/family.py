@@ -124,7 +124,7 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw finer noise. For a `Family`, `coarse` may have shape (rows, n); its rows share random numbers."""
+        """Draw finer noise given `coarse`. A `Family` accepts shape (rows, n), and all rows use the same draws."""
 
     @abstractmethod
     def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray: ...
@@ -193,9 +193,9 @@ class JumpFamily(Family):
         return increment
 
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Draw noise at the middle level. With probability `stays`, or if coarse == fine, it equals the fine noise.
+        """Draw noise at the second of three levels. It equals `fine` with probability `stays`, or if coarse == fine.
 
-        Otherwise, add an increment to the fine noise. To draw it, refine coarse - fine as if it were coarse noise.
+        Otherwise, add an increment: noise at the second level, as if noise at the first level were coarse - fine.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)
@@ -203,7 +203,7 @@ class JumpFamily(Family):
         moving = np.flatnonzero((rng.random(result.size) >= stays) & (coarse != fine))
         gap = coarse[moving] - result[moving]
         step = self._refined(gap, levels[0], levels[1], rng=rng)
-        # Where middle noise equals coarse noise, copy it: by rounding, fine + (coarse - fine) may differ from coarse.
+        # Where the result is coarse noise, copy it, because rounding errors may change fine + (coarse - fine).
         result[moving] = np.where(step == gap, coarse[moving], result[moving] + step)
         return result
 

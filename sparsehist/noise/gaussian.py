@@ -63,7 +63,7 @@ class Gaussian(Family):
         return _scaled_normals(size, self.std(level), rng=rng)
 
     def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        """Draw coarse noise minus fine noise: N(0, (1/coarse - 1/fine) / 2) for these levels and sensitivity 1."""
+        """Draw coarse noise minus fine noise, of variance sensitivity**2 * (1/coarse - 1/fine) / 2; shape (size,)."""
         deviation = math.sqrt(compared(fine, coarse) / (2 * fine.numerator * coarse.numerator))
         return _scaled_normals(size, self.sensitivity * deviation, rng=rng)
 
@@ -123,7 +123,7 @@ class Gaussian(Family):
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Return v, w and s of N(v * coarse + w * fine, s**2), the distribution of middle noise at sensitivity 1."""
+    """Return the weights of coarse and fine noise in the mean of noise at `target`, and its std for sensitivity 1."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

@@ -185,7 +185,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
     low = max(part.first, total - rest.last, centre - reach)
     high = min(part.last, total - rest.first, centre + reach)
     if low > high:
-        raise DataError("noise is too far from its mean to have been drawn at its level; check noise and level")
+        raise DataError("noise is too far from its mean for the given level; pass the level at which it was drawn")
     of_rest = rest.logs[total - high - rest.first : total - low - rest.first + 1]
     return IntegerLaw(low, part.logs[low - part.first : high - part.first + 1] + of_rest[::-1])
 

@@ -107,7 +107,7 @@ class Laplace(JumpFamily):
 
 
 class _Kernel(NamedTuple):
-    """The distribution of fine noise given coarse noise x >= 0; the rates of coarse and fine noise are a < b.
+    """The distribution of fine noise given coarse noise x >= 0. Coarse noise has rate a, fine noise rate b > a.
 
     The survival function at y is (a+b)/(2b) e**(-(b-a)y) for 0 <= y < x, and (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)) for
     y >= x. There is an atom at x. For y < 0, the distribution function is (b-a)/(2b) e**((a+b)y).
@@ -128,7 +128,7 @@ def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, uppe
     exactly monotone in x, because every operation on |x| is monotone even with rounding.
     """
     small = exponential + _LN2
-    # Rounding could make `large` exceed ln 2, but it must stay below `kernel.far`, ln(2b/(b - a)): limit it to ln 2.
+    # Exact values are at most ln 2, and so below `kernel.far`. Rounded values could be larger: limit them to ln 2.
     large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)
     positive = values >= 0
     away = positive == upper

@@ -48,7 +48,7 @@ class StepNoise:
         if matrix.min() < 0:
             raise DeclarationError(
                 "the noise of two steps has a negative covariance, so the noise of untracked cells could not be "
-                "drawn later; use a separate noise path for each sliding window or difference of running counts"
+                "drawn later; give each sliding window, and each difference of running counts, its own noise path"
             )
         self._covariance = matrix
         self._covariance.flags.writeable = False

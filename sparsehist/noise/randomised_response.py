@@ -137,7 +137,7 @@ class RandomisedResponse(DenseFamily):
         if self.categories == 2:
             return chosen
         left = left[~coins(Tail(lambda: chances()[1] / (1 - chances()[0])), left.size, rng=rng)]
-        # To choose another category, add a random number to the first value, modulo k, and skip the second value.
+        # Add 1, …, or k - 2 to the first value, modulo k, and 1 more if the sum reaches or passes the second value.
         apart, steps = (second[left] - first[left]) % self.categories, rng.integers(1, self.categories - 1, left.size)
         chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
         return chosen

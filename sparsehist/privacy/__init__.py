@@ -1,7 +1,7 @@
 """Levels, privacy guarantees, conversions between guarantees, and the joint cost of several releases.
 
-The modules `gaussian`, `zcdp`, `pure`, `poisson` and `skellam` each convert one guarantee to (epsilon, delta)-DP.
-Privacy filters are in `filters`. This package needs numpy and scipy only, and does no I/O.
+The modules `gaussian`, `zcdp`, `pure`, `poisson` and `skellam` compute the (epsilon, delta) of the noise or
+guarantee in their names. Privacy filters are in `filters`. This package needs only numpy and scipy, and does no I/O.
 """
 
 from sparsehist.privacy import filters, gaussian, poisson, pure, skellam, zcdp

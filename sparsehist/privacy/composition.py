@@ -20,7 +20,7 @@ from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# If `shared_by_one_person` finds more sets than this, it returns the set of all populations, whose cost is a bound.
+# If `shared_by_one_person` finds more sets than this, it returns the set of all populations: no set costs more.
 _MOST_SETS = 1000
 
 
@@ -29,7 +29,7 @@ class Part:
     """The finest release of a noise path, which determines the cost of the path.
 
     `law` is "gaussian", "poisson" or "skellam" for noise of these families. For other noise, it is the currency of
-    `level`: "rho" or "epsilon". `keys` is the most keys that a unit counts towards.
+    `level`: "rho" or "epsilon". `keys` is the largest number of keys that a unit counts towards.
     """
 
     law: str
@@ -66,7 +66,7 @@ def path_cost(
 ) -> Cost:
     """Return the cost of a noise path. `finest` is its finest level, or None if nothing was released.
 
-    `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for these noise families,
+    `currency` is the currency of the level. `law` is "gaussian", "poisson" or "skellam" for noise of these families,
     otherwise None. A unit counts towards at most `keys` keys. `delta_infinity` covers all releases of the path.
 
     Example:
@@ -113,7 +113,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return the maximal sets of populations to which one person may belong: no two in a set are `disjoint`."""
+    """Return the maximal sets of populations without a disjoint pair: a person may belong to a whole set."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

@@ -1,8 +1,8 @@
 """Compute the joint (epsilon, delta) of several noise paths, by the best proven bound for their noise.
 
-Epsilons of pure DP add up. Several Gaussian releases cost as much as a single one with the sum of their rhos. A
-pure-DP release reveals no more than randomised response, whose joint privacy loss with Gaussian noise is known. For
-other noise, add up rho, or Rényi divergences if some noise is Skellam. Each Poisson path gets an equal part of delta.
+Pure-DP releases cost at most the sum of their epsilons. Gaussian releases cost as much as one with the sum of their
+rhos. For both together, replace each pure-DP release by randomised response, which reveals no less. For other zCDP
+releases, add up rhos. With Skellam noise, add up Rényi divergences. Each Poisson path gets an equal part of delta.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
@@ -23,7 +23,7 @@ from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCD
 from sparsehist.privacy.levels import root
 from sparsehist.typing import FloatArray
 
-# With pure DP only, use a bound that needs delta if it is below this fraction of the sum of epsilons, else the sum.
+# Pure-DP releases cost the sum of their epsilons, unless a bound that needs delta is below this fraction of the sum.
 _WORTH_IT = 0.999
 _ORDERS = np.array([*map(float, range(2, 257)), *(float(1 << k) for k in range(9, 24))])
 

@@ -66,7 +66,7 @@ class Filter:
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
-        """Return whether `law` noise is charged once per noise path, at the finest level of the path so far.
+        """Return whether noise of this `law` is charged once per noise path, at the finest level of the path so far.
 
         Otherwise, a series is charged once, at its cap: its releases form one mechanism, which costs at most the cap.
         """
@@ -76,8 +76,8 @@ class Filter:
         """Return the charge of a path with finest level `level`, or of a series with cap `level` (see `by_path`).
 
         `law` is "gaussian", "skellam" or "poisson" for noise of these families. For other noise, it is the currency
-        of the level: "rho" or "epsilon". `keys` is the most keys that a unit counts towards; only Skellam noise needs
-        it. `earlier` is the number of Poisson series that have been charged so far.
+        of the level: "rho" or "epsilon". `keys` is the largest number of keys that a unit counts towards, needed only
+        for Skellam noise. `earlier` is the number of Poisson series that have been charged so far.
         """
         if not self.takes(law):
             could = ", ".join(f"route={route!r}" for route in routes_for(law)) or "no route"
@@ -170,9 +170,9 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
 
 
 def coin_divergence(order: int, epsilon: Fraction) -> Fraction:
-    """Return the largest Rényi divergence of an epsilon-DP release, rounded up. Randomised response attains it.
+    """Return the largest Rényi divergence of this order that an epsilon-DP release can have, rounded up.
 
-    The divergence is ln(cosh((order - 1/2) epsilon) / cosh(epsilon / 2)) / (order - 1).
+    Randomised response has the largest divergence: ln(cosh((order - 1/2) epsilon) / cosh(epsilon / 2)) / (order - 1).
     """
     value = float(epsilon)
     if order * value > 600.0:

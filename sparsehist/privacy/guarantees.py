@@ -1,7 +1,7 @@
 """`EpsilonDelta`: a pair (epsilon, delta), which can stand for the largest level that gives this guarantee.
 
-(epsilon, delta)-DP does not imply zCDP, because an event of probability delta may reveal everything. Conversions for
-each kind of noise are in `sparsehist.privacy.gaussian`, `zcdp`, `pure`, `poisson` and `skellam`.
+(epsilon, delta)-DP does not imply zCDP, because an event of probability delta may reveal everything.
+So conversions start from zCDP, pure DP or a noise family: see `zcdp`, `pure`, `gaussian`, `poisson` and `skellam`.
 
 Papers: [ARNP Def. D.1]; [KHP Def. 2, Def. 12]; [Interactive Def. 3].
 """
@@ -19,7 +19,7 @@ from sparsehist.privacy.levels import Level, as_level, at_least_zero, level_or_z
 
 @dataclass(frozen=True, init=False)
 class EpsilonDelta:
-    """A guarantee of (epsilon, delta)-DP for one pair of values.
+    """A guarantee of (epsilon, delta)-DP for a single pair (epsilon, delta).
 
     Attributes:
         epsilon: An exact number of at least 0.

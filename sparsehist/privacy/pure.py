@@ -116,7 +116,7 @@ def _delta(epsilon: float, law: tuple[FloatArray, FloatArray]) -> float:
 
 
 def _epsilon(delta: float, law: tuple[FloatArray, FloatArray]) -> float:
-    """Return the smallest epsilon for this delta: solve a linear equation for e**epsilon between adjacent losses."""
+    """Return the smallest epsilon for this delta. Delta is linear in e**epsilon between adjacent losses."""
     order = np.argsort(-law[0])
     loss, weight = law[0][order], law[1][order]
     with np.errstate(divide="ignore"):

@@ -84,7 +84,7 @@ def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
 
 
 def _integers(best: float) -> list[float]:
-    """Return the integers just below and above `best`, the best real Rényi order minus 1, but at least 1 and 2."""
+    """Return the integers around `best`, the best Rényi order minus 1, or 1 and 2 if `best` is below 1."""
     below = float(max(1, math.floor(best)))
     return [below, below + 1.0]
 

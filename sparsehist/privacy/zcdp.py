@@ -70,7 +70,7 @@ def from_pure(epsilon: Level) -> float:
 def least_log_delta(epsilon: float, rho: float, to_try: Callable[[float], list[float]] = lambda t: [t]) -> float:
     """Return ln of the smallest delta below 1 that follows from rho-zCDP at this epsilon, or 0 if none does.
 
-    `to_try` maps the best real t (the Rényi order minus 1) to the values of t to try, such as adjacent integers.
+    Given the best real t (the Rényi order minus 1), `to_try` returns the values of t to try, such as nearby integers.
     """
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
     found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in to_try(best)]

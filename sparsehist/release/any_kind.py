@@ -34,7 +34,7 @@ def request_of(
     existing_kind: str | None = None,
     **parameters: Any,
 ) -> tuple[Request, pipeline.Opener]:
-    """Return the arguments of `Series.release` as a checked `Request`, and the function that opens its noise path.
+    """Return the arguments of `Series.release` as a checked `Request`, and a function that opens the noise path.
 
     The kind of the release follows from the given arguments and from `existing_kind`, which is the kind of the
     existing release with the requested name (such as "workload"), or None if there is no such release.

@@ -65,7 +65,7 @@ class MeasureSums:
     """Public parameters of the noisy sums of one measure (for example, of a price) in a release."""
 
     measure: Measure
-    family: Family  # noise family of a sum; its sensitivity is in multiples of `measure.step`
+    family: Family  # noise family of a sum, in rounding steps of the measure (`measure.step`)
     level: Fraction  # level of the sums; each measure has its own noise path
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class MeasureSums:
 
     @property
     def grid(self) -> float:
-        """Spacing of published sums, in steps of the measure: 1 for integer noise, or a power of two near std/16."""
+        """Spacing of published sums, in rounding steps: 1 for integer noise, or a power of two near std/16."""
         if self.family.integer:
             return 1.0
         return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)
@@ -170,7 +170,7 @@ def requested(
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Return a checked request for a release of cells. `levels` has the fields that `level_fields` returns."""
+    """Return a checked request for a release of cells. `levels` is the result of `level_fields`."""
     if sum(value is not None for value in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
             "give only one of threshold=, false_keys= (for closed domains) and open_delta= (for open domains)",
@@ -341,8 +341,8 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
     """Return the joint guarantee of all releases of a series with an open domain, in words.
 
-    `words` states the guarantee of the noise, which holds for all releases together, except for an event of
-    probability `delta`.
+    `words` states the guarantee of the noise of all releases together, and `finest` is their largest level. `delta`
+    bounds the probability that they publish a key that only one unit has.
     """
     zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
     joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"

@@ -193,7 +193,7 @@ class MeasurePath(_TrackingPath):
         """Return noisy sums for the rows of a release, in units of the measure's column."""
         (tracked, empty_keys), step = self.tracked(), self.request.measure.step
         of_cell, nonempty = np.empty(shown.position.size, np.int64), shown.position >= 0
-        order = np.argsort(tracked.position, kind="stable")  # by position: empty cells (-1) come first
+        order = np.argsort(tracked.position, kind="stable")  # sorts empty cells (position -1) before all others
         of_cell[nonempty] = order[np.searchsorted(tracked.position[order], shown.position[nonempty])]
         numbered = empty_keys.with_columns(cell=order[: empty_keys.height])
         cells = shown.empty_keys.join(numbered, on=empty_keys.columns, how="left", maintain_order="left")["cell"]
@@ -204,7 +204,7 @@ class MeasurePath(_TrackingPath):
 
 
 def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
-    """Return sums plus noise, rounded to the grid. Sums, noise and grid are in steps of the measure.
+    """Return sums plus noise, rounded to the grid. Sums, noise and grid are in rounding steps of the measure.
 
     Each sum is split into a multiple of the grid step and a remainder. The multiple is added last, so that large sums
     do not make the noise less precise.
@@ -219,7 +219,7 @@ def open_path(locked: LockedSeries, _request: CellRequest) -> CellPath:
 
 
 def _tracked_by_group(files: SeriesFiles, tracked: Tracked) -> IntArray:
-    """Group the nonempty cells by their count. Return the number of tracked cells in each group."""
+    """Return the number of tracked cells with each nonzero count, in the order of `files.groups`."""
     count, start, _ = files.groups
     nonzero = tracked.position[tracked.position >= 0]
     return np.bincount(np.searchsorted(start, nonzero, side="right") - 1, minlength=count.size)
@@ -242,9 +242,9 @@ def _assign_cells(
 ) -> tuple[IntArray, IntArray]:
     """Choose the cells that become tracked. Return their positions in the counts file (-1 if empty) and their counts.
 
-    `new` says only how many cells become tracked in each group; a group has all cells with the same count. The counts
-    file has the cells of each group in uniformly random order, and they become tracked in this order. So the next
-    cells of a group are a uniformly random choice among its untracked cells.
+    `new` says only how many cells with each count become tracked. Cells with the same count are in uniformly random
+    order in the counts file, and they become tracked in this order. So the cells that become tracked are a uniformly
+    random choice among all untracked cells with this count.
     """
     count, start, _ = files.groups
     counted = counts > 0

@@ -75,7 +75,7 @@ def counted_into(
     if_exists: str = "error",
     is_bounded: bool = False,  # whether `source` is a `Counts` in which each unit was already cut to `max_keys` keys
     choose: PairsChosen | None = None,
-    check: Callable[[State], None] | None = None,  # called before the commit; may raise an error
+    check: Callable[[State], None] | None = None,  # function that is called before the commit and may raise an error
 ) -> SeriesRecord:
     """Count a log into a new series; create the store if needed. `if_exists` says what to do if the series exists."""
     declaration, counting = with_source(declaration, source), counting or Counting()
@@ -130,7 +130,7 @@ def _registered(state: State, declaration: Declaration, new: SeriesRecord, writt
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return the source to count. An SQL query is checked, and returned with its current sources and files.
+    """Return the source to count. An SQL query is checked, and bound to the tables and files that it names now.
 
     Raise an error if a row of the query's result may depend on several units, unless the query or the declaration has
     `unverified=True`.
@@ -224,7 +224,7 @@ def _reused(
     check_equal_declaration(series, existing, declaration, if_exists)
     try:
         changed = changes(json.loads(record.made_from), source)
-    except (InputError, OSError):  # the source was deleted or cannot be read
+    except (InputError, OSError):  # a source that was deleted or cannot be read counts as changed
         changed = ["source"]
     if not changed or (changed == ["rows"] and if_exists == "resume"):
         return record

@@ -74,7 +74,7 @@ class Home:
         _worked_in = os.getpid()
 
     def generator(self) -> np.random.Generator:
-        """Return the seeded generator of the store, or a new generator with a secret key if the store has no seed."""
+        """Return the store's seeded generator or, if the store has no seed, a new generator with a secret seed."""
         self.work()
         return entropy.generator() if self._seeded is None else self._seeded
 

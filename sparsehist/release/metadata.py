@@ -29,8 +29,8 @@ LEVELS = ("0.001", "0.01", "0.1", "1")
 class Request:
     """The parameters of a release, as a caller requested them.
 
-    If the release exists already, a parameter that is None matches any value of it. `goal` is an (epsilon, delta)
-    that was requested instead of a level. `open_room` is the delta that a release of an open domain may still spend,
+    If the release exists already, a parameter that is None matches any value. `goal` is an (epsilon, delta) that was
+    requested instead of a level. `open_room` is the delta that a release of an open domain may still spend,
     given the budget and the goal; None if neither limits it.
     """
 

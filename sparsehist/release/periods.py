@@ -114,8 +114,9 @@ def append_period(
     rule = present(periodic.every)
     if isinstance(periodic.domain, UnreadDomain):
         raise NotFoundError(
-            "this periodic series has no period yet, so its catalogue is not stored: call create again with "
-            f"if_exists='reuse', and append the period to the result; the series is {periodic.name!r} of {home!r}"
+            "the catalogue of a periodic series is stored with its first period, and there is none yet: call create "
+            "again with if_exists='reuse', and append the period to the series that create returns; the series is "
+            f"{periodic.name!r} of {home!r}"
         )
     if isinstance(source, Counts) and rule.most_periods is not None:
         raise DeclarationError("most_periods needs rows with their units: append the log, not counts")
@@ -130,10 +131,10 @@ def append_period(
             if len(records) >= rule.n_periods:
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
-            # The units of earlier periods are read only if this period is new; otherwise, `counted_into` returns its
-            # existing series. If another process drops that series before then, the log is counted without knowing
-            # which units were counted in earlier periods, but `_check_same` raises an error before the result is
-            # stored.
+            # The units of earlier periods are read only if this period is new; otherwise, `counted_into` returns the
+            # existing series of this period. Another process may drop that series before `counted_into` looks for it.
+            # Then the log is counted without knowing which units were counted in earlier periods, but `_check_same`
+            # raises an error before the result is stored.
             full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
             series_ids = [record.series_id for record in records]
             further = {

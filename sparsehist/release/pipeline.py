@@ -88,8 +88,8 @@ class NoisePath:
     def neighbours(self, level: Fraction, size: int) -> dict[Fraction, NoiseArray]:
         """Return the stored noise that is needed to draw noise at `level`, as a dict from level to noise.
 
-        This is the noise at `level` if it was released, and otherwise the noise at the next coarser and the next
-        finer level that were released. `size` is the number of noise values at each level.
+        If `level` was released, return the noise at this level. Otherwise, return the noise at the next coarser and
+        the next finer level that were released. `size` is the number of noise values at each level.
         """
         spent = self.spent
         coarser, finer = [at for at in spent if at <= level], [at for at in spent if at >= level]
@@ -199,7 +199,7 @@ def prepared(
     if goal is not None and opens:
         split = _split(goal, budget, opens=True)
         # A release in an open domain may spend at most the delta set aside for open domains (`split.open`). By
-        # default, it spends half of `open_room`. So limit the room to twice the delta that was set aside.
+        # default, it spends half of `open_room`. So limit `open_room` to twice `split.open`.
         share = 2 * float(split.open)
         room = share if room is None else min(room, share)
     request = replace(request, level=level, open_room=room)

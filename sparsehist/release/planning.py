@@ -66,7 +66,7 @@ class Plan:
     noise: str
 
     def _repr_html_(self) -> str:
-        """Return both tables of the plan as HTML for a notebook."""
+        """Return the tables `levels` and `counts` of the plan as HTML for a notebook."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -201,7 +201,7 @@ class Planner:
         def enough(level: Fraction) -> bool:
             try:
                 metadata, _ = self.release(level)
-            except LevelError:  # the noise cannot be added exactly: too small above level 1, else too large
+            except LevelError:  # above level 1, the noise is too small to be added exactly; below, too large
                 return level > 1
             return bool(publication_probability(*_law(metadata), [count])[0] >= probability)
 

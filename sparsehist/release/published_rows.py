@@ -17,7 +17,7 @@ from sparsehist.typing import BoolArray, FloatArray, IntArray, secret
 @secret
 @dataclass(frozen=True, repr=False, eq=False)
 class Shown:
-    """The published cells of a release. Positions are secret, because they follow the order of true counts.
+    """The published cells of a release. Positions in the counts file are secret: the file is sorted by true count.
 
     `position` has the position of each published cell in the counts file, or -1 for an empty cell. `noisy` has the
     noisy counts of these cells; shape (rows,) each. `empty_keys` has the keys of the published empty cells, in the
@@ -40,14 +40,14 @@ def shown_cells(
 ) -> Shown:
     """Return the tracked cells whose noisy count is above the threshold.
 
-    Counts, noise, threshold and grid are in parts of a count; a count has `unit` parts. `empty_keys` has the keys
-    of all tracked empty cells. `grid` is None for integer noise, which is not rounded.
+    Counts, noise, threshold and grid are in parts of a count; `unit` is the number of parts in one count.
+    `empty_keys` has the keys of all tracked empty cells. `grid` is None for integer noise, which is not rounded.
     """
     above = noise > threshold - tracked.count
     noisy = noise[above] if grid is None else round_to_grid(noise[above], grid)
     noisy += tracked.count[above]
     if unit != 1:
-        noisy /= unit  # an exact division, because `unit` is a power of two
+        noisy /= unit  # an exact division, because the number of parts is a power of two
     empty = pl.Series(above[tracked.position < 0], dtype=pl.Boolean)
     return Shown(tracked.position[above], noisy, empty_keys.filter(empty))
 

@@ -132,7 +132,7 @@ def queries_requested(
 def _weighing(
     declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
 ) -> Weighing:
-    """Return the parameters of multiplicative weights. `mass` is the sum of all counts, or None if not measured."""
+    """Return a session's parameters of multiplicative weights. `mass` is the sum of counts (default: as declared)."""
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,

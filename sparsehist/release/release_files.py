@@ -82,7 +82,7 @@ def write_release(
 
 
 def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
-    """Return whether a file has the bytes `content`, or is a Parquet file with the random id of this release."""
+    """Return whether a file contains exactly `content`, or is a Parquet file with the random id of this release."""
     try:
         if target.stat().st_size == len(content) and target.read_bytes() == content:
             return True
@@ -104,7 +104,7 @@ def _content(frame: pl.DataFrame, metadata: Mapping[str, Any], ending: str, *, s
             texts = pl.col(pl.String).str.replace_many(_ESCAPED)
             frame = frame.with_columns(texts.str.replace(f"({_FORMULA})", "'$1"))
         frame.write_csv(sink, quote_style="non_numeric")
-    elif ending == ".json":  # needs no escaping here, because `write_json` escapes control characters
+    elif ending == ".json":  # `write_json` escapes control characters
         rows = frame.with_columns(pl.col(pl.Binary).bin.encode("hex")).write_json()
         return f'{{"metadata":{json.dumps(dict(metadata))},"rows":{rows}}}\n'.encode()
     else:
@@ -150,7 +150,7 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 
 def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
-    """Raise an error if `frame` cannot be the rows of a release. Quote no names of the file: they may be forged."""
+    """Raise an error if `frame` cannot be the rows of a release. Do not quote column names: they may be forged."""
     columns = dict(frame.schema)
     counts = [name for name in ("noisy_answer", "noisy_count") if name in columns]
     if not counts:

@@ -237,7 +237,7 @@ class Release(AnyRelease):
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Return the frame with more columns: those in `names`, computed by `solve`, and those in `further`."""
+        """Return the frame with more columns: `names`, whose values `solve` computes, and those in `further`."""
         public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():

@@ -43,7 +43,8 @@ _MOST_KEYS = 2**32 - 1
 def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
     """Return units as whole numbers or text, and their data type in words. Only units of one type can be compared.
 
-    Units identified by several columns are already text. The data type is "" if there are no units.
+    If several columns identify a unit, `units` contains text that was made from them, and the data type lists their
+    types, such as "tuples of whole numbers, text". The data type is "" if there are no units.
     """
     dtype = units.dtype
     if dtype in _WHOLE or dtype.is_temporal():

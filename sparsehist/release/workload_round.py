@@ -139,7 +139,7 @@ class WorkloadPath(NoisePath):
 
     @cached_property
     def _price(self) -> Price:
-        """Sensitivity and variances of the strategy: those of the path's first release, or newly computed ones."""
+        """Sensitivity and variances of the strategy, read from the path's first release, or else computed."""
         if self.path_id is None:
             return price_of(self.locked.declaration, self.strategy)
         releases = self.locked.state.releases(self.locked.record, path_id=self.path_id)
@@ -321,7 +321,7 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
     """Read the nonempty cells of a series and their bounded counts from the counts file. The result is secret."""
     counted, columns = files.all_counted(), key_domains(domain)
     coordinates = tuple(
-        # If a column has too many possible keys, every query sums over all of them, so its keys need no numbers.
+        # If a column has too many possible keys, queries can only sum over all of its keys. These need no numbers.
         np.zeros(counted.height, np.int64)
         if column.size >= _NUMBERED
         else column.index(counted.select(pl.col(f"key_{i}").alias("key_0")))
@@ -356,7 +356,7 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Scale a noise family to the sensitivity of R·x. Raise an error if noise is integer and R is not."""
+    """Scale a noise family to the sensitivity of R·x. Raise an error for integer noise if R is not integer."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
             "integer noise needs a strategy with integer weights: use strategy='auto', which chooses one; got "

@@ -24,11 +24,11 @@ from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
-# To compare strategies for `Prefix` or for all ranges, use at most this many cells (8 * max_keys if that is more).
+# Strategies for `Prefix` or for all ranges are compared on at most this many cells, or 8 * max_keys if larger.
 _LONGEST_PRICED = 4096
-# If the matrix of a list of queries has more than 2**21 entries, strategies are compared on a sample of 64 queries.
+# If listed queries have a matrix A with more than 2**21 entries, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Largest number of cells for which each of four strategies is tried. For `direct`, it is a number of queries.
+# Try optimised, square_root, direct and identity up to these sizes: numbers of cells, but of queries for direct.
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
 _RANK = 1e-12  # eigenvalues below this fraction of the largest one are rounding errors
 
@@ -139,10 +139,10 @@ def _priced(strategy: Strategy, max_keys: int, *, pure: bool) -> tuple[float, fl
 
 
 def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
-    """Return the strategies that `choose` compares. Each is made for the workload or for a smaller, similar one."""
+    """Return the strategies that `choose` compares. For a large workload, most are made for a smaller one like it."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
-        for keys in {1, max_keys}:  # combine the factors' best strategies for units that have `keys` cells
+        for keys in {1, max_keys}:  # combine the factors' best strategies for units with this many cells
             names.append(f"kronecker({', '.join(choose(part, keys, pure=pure).name for part in workload.parts)})")
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]

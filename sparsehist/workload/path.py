@@ -26,7 +26,7 @@ def next_state(
     Args:
         family: Noise family, scaled to the sensitivity of the strategy.
         strategy: The factorization A = L·R.
-        neighbours: Dict from level to existing state; only the two adjacent levels are used. Secret.
+        neighbours: Dict from level to state. Only the states at the two levels adjacent to `level` are used. Secret.
         level: The new level; not a level of `neighbours`.
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
@@ -53,10 +53,10 @@ def next_state(
 
 
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
-    """Return the weights of the noise at the next coarser and the next finer level, and the std of the new noise.
+    """Return the two weights and the std that are needed to draw noise at a level between a coarser and a finer one.
 
-    The noise at a new level is a weighted sum of the noise at the next coarser and the next finer level, plus new
-    noise. For sensitivity 1, ρ·Z(ρ) is a Brownian motion in ρ with variance ρ/2, known at these two levels.
+    The noise at `level` is the weighted sum of the noise at `coarse` and at `fine`, plus new noise with this std. For
+    sensitivity 1, ρ·Z(ρ) is a Brownian motion in ρ with variance ρ/2, known at these two levels.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)

@@ -54,12 +54,12 @@ def largest(values: FloatArray, number: int) -> FloatArray:
     return -np.sort(-np.partition(values, -kept, axis=-1)[..., -kept:], axis=-1)
 
 
-def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
-    """Return the smallest of three bounds on the squared L2 sensitivity if a unit has `keys` cells, given G = RᵀR."""
-    rows = largest(np.maximum(gram, 0.0), keys).sum(axis=1)
-    norms = largest(np.sqrt(np.maximum(np.diag(gram), 0.0)), keys)
-    eigenvalue = np.linalg.eigvalsh(gram)[-1] if keys > 1 else np.inf
-    return float(min(largest(rows, keys).sum(), norms.sum() ** 2, keys * eigenvalue)) * ROUND_UP
+def squared_l2_of_gram(gram: FloatArray, max_keys: int) -> float:
+    """Return the smallest of three bounds on the squared L2 sensitivity, given G = RᵀR and `max_keys`."""
+    rows = largest(np.maximum(gram, 0.0), max_keys).sum(axis=1)
+    norms = largest(np.sqrt(np.maximum(np.diag(gram), 0.0)), max_keys)
+    eigenvalue = np.linalg.eigvalsh(gram)[-1] if max_keys > 1 else np.inf
+    return float(min(largest(rows, max_keys).sum(), norms.sum() ** 2, max_keys * eigenvalue)) * ROUND_UP
 
 
 def squared_l2_of_tables(
@@ -99,30 +99,30 @@ def squared_l2_of_tables(
     return total * ROUND_UP
 
 
-def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Return the largest number of pairs of cells that differ in exactly one column, among `keys` distinct cells."""
-    rest, total = np.arange(keys), 0
+def _digit_sum(sizes: Sequence[int], max_keys: int) -> int:
+    """Return the largest number of pairs, among any `max_keys` distinct cells, that differ in exactly one column."""
+    rest, total = np.arange(max_keys), 0
     for size in sorted(sizes, reverse=True):
-        base = min(size, keys)  # fits an int64
+        base = min(size, max_keys)  # fits an int64
         total += int((rest % base).sum())
         rest //= base
     return total
 
 
-def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
-    """Return the `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, given the largest entries of the factors' rows."""
+def products_of_rows(rows: Sequence[FloatArray], max_keys: int) -> FloatArray:
+    """Return bounds on the largest entries of a row of G1 ⊗ G2 ⊗ …, with such bounds for G1, G2, … in `rows`."""
     best = np.ones(1)
     for row in rows:
-        best = largest(np.outer(best, row[:keys]).reshape(-1), keys)
+        best = largest(np.outer(best, row[:max_keys]).reshape(-1), max_keys)
     return best
 
 
-def worst_row(gram: FloatArray, keys: int) -> FloatArray:
+def worst_row(gram: FloatArray, max_keys: int) -> FloatArray:
     """Return a vector v such that any k entries of a row of `|G|` sum to at most v[0] + … + v[k - 1], for every k."""
-    sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
+    sums = np.cumsum(largest(np.abs(gram), max_keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 
 
-def l1_of_columns(matrix: Any, keys: int) -> float:
-    """Bound the L1 sensitivity by the sum of the `keys` largest L1 norms of columns of R. This is exact if R >= 0."""
-    return float(largest(np.abs(matrix).sum(axis=0), keys).sum()) * ROUND_UP
+def l1_of_columns(matrix: Any, max_keys: int) -> float:
+    """Bound the L1 sensitivity by the sum of the `max_keys` largest L1 norms of columns of R; exact if R >= 0."""
+    return float(largest(np.abs(matrix).sum(axis=0), max_keys).sum()) * ROUND_UP

@@ -25,7 +25,7 @@ WORKLOADS = [
     (lambda: Matrix(np.zeros((0, 4))), "at least one query"),
     (lambda: Matrix("3; 0:1 3:1"), "cell:weight"),
     (lambda: Prefix().shape, "no size yet"),
-    (lambda: Prefix().for_domain((10**69,)), "declare a series over integers"),
+    (lambda: Prefix().for_domain((10**69,)), "use a smaller domain"),
     (lambda: Ranges([(0, 7)]).for_domain((7,)), "high < 7"),
     (lambda: Ranges(10**6).apply(np.zeros(10**6)), "up to 4096 cells"),
     (Union, "at least one workload"),

@@ -83,9 +83,9 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays with one entry per query. If all parts are ranges, `low` and `high` are first and last cells.
+        """Return arrays with one entry per query. For ranges, `low` and `high` are each query's first and last cell.
 
-        Otherwise, `part` is the part to which the query belongs, and `query` is the index of the query in this part.
+        If not all parts are ranges, `part` is the query's part, and `query` is the index of the query in this part.
         """
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
@@ -100,8 +100,8 @@ class Union(Composite):
 class Kronecker(Composite):
     """The Kronecker product A = A1 ⊗ A2 ⊗ … of workloads: all products of one query from each factor.
 
-    Columns with a `Total` factor are summed first, so each may have up to 2**31 values. The other columns may have at
-    most 2**31 cells together.
+    Counts are first summed over all columns whose factor is `Total`, so each of these columns may have up to 2**31
+    values. The remaining columns may have at most 2**31 cells together.
 
     Args:
         *factors: Workloads on consecutive columns of the domain. A factor without sizes covers one column.
@@ -121,7 +121,7 @@ class Kronecker(Composite):
     def __init__(self, *factors: Workload) -> None:
         super().__init__(*factors)
         self.largest_entry = math.prod(factor.largest_entry for factor in factors)
-        # Answers are integers only if the entries of A are so small that doubles can represent all answers exactly.
+        # Answers are computed in doubles, so they are exact integers only if the entries of A are small.
         self.integral = self.integral and self.largest_entry <= _LARGEST_INTEGER
         if self.is_open:
             return
@@ -154,7 +154,7 @@ class Kronecker(Composite):
         asked = [(factor, span) for factor, span in spans if not isinstance(factor, Total)]
         columns = tuple(column for _, span in asked for column in range(span.start, span.stop))
         if math.prod(cells.shape[column] for column in columns) > MOST_QUERIES:
-            raise DeclarationError(f"columns without total() have more than 2**31 cells together: {self.describe()}")
+            raise DeclarationError(f"use total() for more columns: the others exceed 2**31 cells: {self.describe()}")
         values = cells.marginal(columns).reshape(-1).astype(np.float64)
         kept = [factor for factor, _ in asked]
         answers = along_axes([factor.apply for factor in kept], [factor.n_cells for factor in kept], values)
@@ -164,7 +164,7 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays that describe the queries. If a factor begins at column i, the names of its arrays end in _i.
+        """Return arrays that describe the queries. The names of a factor's arrays end in _i if column i is its first.
 
         For an identity or total, "column_i" contains the index of a value, or -1 for the sum over all values. Ranges
         are described by "low_i" and "high_i". For other factors, _i is appended to the names in `factor.queries()`.
@@ -194,7 +194,7 @@ class Kronecker(Composite):
 def along_axes(
     steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
 ) -> FloatArray:
-    """Apply one linear map per axis to a table that is flattened in row-major order; shape (n,) or (n, m)."""
+    """Apply one linear map per axis to a flattened (row-major) table: shape (n,), or (n, m) for m tables."""
     behind = values.shape[1:]
     table = values.reshape(*lengths, -1)
     for axis, step in enumerate(steps):

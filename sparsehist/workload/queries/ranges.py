@@ -88,8 +88,8 @@ class RangeRows(Workload):
             return super().for_domain(columns)
         if columns[0] > LARGEST:
             raise DeclarationError(
-                f"{self.word}() works with up to 2**31 cells, but the domain has {Decimal(columns[0]):.3g}: declare "
-                "a series over integers, dates or a catalogue, or ask for the total with marginals([[]])"
+                f"{self.word}() works with up to 2**31 cells, but the domain has {Decimal(columns[0]):.3g}: use a "
+                "smaller domain, such as dates or a catalogue, or ask for the total with marginals([[]])"
             )
         return self._of_size(columns[0], keys)
 

@@ -67,7 +67,7 @@ class Workload(abc.ABC):
     """Largest absolute entry of A, or a bound on it."""
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Register the subclass under its name in textual forms (`word`), so that `parse` finds it."""
+        """Register the subclass, so that `parse` finds it by its name in textual forms (the attribute `word`)."""
         super().__init_subclass__(**named)
         if "word" in cls.__dict__:
             _KINDS[cls.word] = cls
@@ -106,7 +106,7 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def arguments(self) -> str:
-        """Return the text between the parentheses of the textual form, which `parse` reads."""
+        """Return the text between the parentheses of the textual form, such as "100, [(0, 9)]" for ranges."""
 
     def answers(self, cells: Cells) -> AnswerArray:
         """Return the secret answers A·x; int64 if `integral`. Raise an error unless `cells` has shape `columns`."""

@@ -1,4 +1,4 @@
-"""The Haar wavelet on one column: the total and, for each node of a binary tree, its left sum minus its right sum.
+"""The Haar wavelet: the total and, for each node of a tree over the cells, left child's sum minus right child's sum.
 
 If the number of cells is a power of two, the bound on the sensitivity is exact; see docs/mathematics.md, "Workloads".
 """
@@ -83,12 +83,12 @@ class Haar(Invertible):
 
 
 @lru_cache(maxsize=64)
-def _largest_differences(depth: int, keys: int) -> int:
-    """Return the L1 sensitivity: the largest L1 norm of R·x if x holds the counts of one unit with `keys` cells."""
-    best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
-    # best[c] is the largest Σ |left sum - right sum| over the nodes of a subtree in which the unit has c cells.
+def _largest_differences(depth: int, max_keys: int) -> int:
+    """Return the L1 sensitivity: the largest L1 norm of R·x if x is 1 in up to `max_keys` cells and 0 elsewhere."""
+    best, numbers = np.zeros(min(max_keys, 1) + 1, np.int64), np.arange(max_keys + 1)
+    # best[c] is the largest L1 norm of the differences of all nodes of a subtree in which the unit has c cells.
     for height in range(1, depth + 1):
-        most = min(keys, 2**height)
+        most = min(max_keys, 2**height)
         following, less = np.full(most + 1, -1, np.int64), best - numbers[: best.size]
         for left in range(best.size):
             end = min(left, most - left, best.size - 1) + 1

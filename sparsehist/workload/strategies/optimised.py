@@ -58,7 +58,7 @@ class Optimised(Invertible):
 
     @classmethod
     def for_unit(cls, workload: Workload, max_keys: int) -> Optimised:
-        """Return the strategy whose `share` has the smallest predicted error for units of `max_keys` cells."""
+        """Return the strategy with the best `share`: the one with the smallest predicted error for `max_keys`."""
         made = [cls(workload, share) for share in (_SHARES if max_keys > 1 else (0,))]
         return min(made, key=lambda one: one.mean_variance() * one.l2(max_keys) ** 2)
 

@@ -58,12 +58,12 @@ def has_known_columns(workload: Workload) -> bool:
     return workload.explicit and isinstance(workload, RangeRows | Matrix | Marginals)
 
 
-def _sum_of_largest(workload: Workload, power: int, keys: int) -> float:
-    """Return the sum of the `keys` largest norms of columns of A, in L1 if `power` is 1 and in L2 if it is 2."""
+def _sum_of_largest(workload: Workload, power: int, max_keys: int) -> float:
+    """Return the sum of the `max_keys` largest column norms of A: L1 norms if `power` is 1, L2 norms if it is 2."""
     if isinstance(workload, Total | Marginals):
         rows = len(workload.marginals) if isinstance(workload, Marginals) else 1
-        return float(keys * rows ** (1 / power))
-    bound = float(largest(_column_sums(workload, power) ** (1 / power), keys).sum())
+        return float(max_keys * rows ** (1 / power))
+    bound = float(largest(_column_sums(workload, power) ** (1 / power), max_keys).sum())
     return bound if workload.integral and power == 1 else bound * ROUND_UP
 
 

@@ -1,9 +1,9 @@
 """The residual basis: the strategy with the smallest mean variance for marginals of any number of columns.
 
-For a set A of columns, y_A is the marginal over A, and the residual P_A y_A is y_A with its mean subtracted along
-each column. The strategy adds noise of standard deviation σ_A to P_A y_A, for every subset A of the columns of a
-requested marginal. A marginal over B is the sum of the residuals of all subsets A of B, each divided evenly among the
-values of the columns in B that are not in A. See docs/mathematics.md, "Workloads".
+For a set C of columns, y_C is the marginal over C, and the residual P_C y_C is y_C with its mean subtracted along
+each column. The strategy adds noise of standard deviation σ_C to P_C y_C, for every subset C of the columns of a
+requested marginal. A marginal over B is the sum of the residuals of all subsets C of B, each divided evenly among the
+values of the columns in B that are not in C. See docs/mathematics.md, "Workloads".
 
 Source: Xiao, He, Zhang and Kifer 2023 (ResidualPlanner), with centred independent noise of the same distribution.
 """
@@ -27,7 +27,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
-    """Return the column set A of each residual, and the variance that it adds to each marginal if σ_A = 1."""
+    """Return the residuals' column sets C, and the variance that each residual adds to each marginal if σ_C = 1."""
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
     place = {subset: at for at, subset in enumerate(subsets)}
@@ -43,7 +43,7 @@ def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[lis
 
 
 def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
-    """Yield the column sets of a marginal's residuals: all subsets of its columns, without single-valued columns."""
+    """Yield the column sets of a marginal's residuals: all subsets of its columns with two or more values."""
     wide = [column for column in marginal if sizes[column] > 1]
     return chain.from_iterable(combinations(wide, length) for length in range(len(wide) + 1))
 
@@ -95,7 +95,7 @@ class ResidualBasis(Strategy):
 
     @cached_property
     def _everything(self) -> Marginals:
-        """The marginals from which residuals are computed: one over the column set of each residual."""
+        """The marginals over the column sets of all residuals; residuals are computed from these marginals."""
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:

@@ -1,9 +1,9 @@
-"""The spectral strategy for one column: R = (W^½ + c·I)^½ with scaled columns, applied in time O(n log n).
+"""The spectral strategy for prefix sums or ranges of one column; R and R⁻¹ are applied in time O(n log n).
 
-W is AᵀA for all prefix sums or all ranges. Multiplying R by an orthogonal matrix does not change the distribution of
-releases, so we may choose R·x = κ^½ ∘ S(x/d) and R⁻¹·z = d ∘ Sᵀ(z/κ^½). Here S is a fast orthogonal
-transform, the vector κ contains the eigenvalues of K = W^½ + c·I, d is the column scaling, and ∘ is the product of
-vectors entry by entry. Bounds: docs/mathematics.md, "Workloads".
+R is K^½ with scaled columns, for K = W^½ + c·I with a number c >= 0. W is AᵀA for all prefix sums or all ranges.
+Multiplying R by an orthogonal matrix does not change the distribution of releases, so we may choose
+R·x = κ^½ ∘ S(x/d) and R⁻¹·z = d ∘ Sᵀ(z/κ^½). Here S is a fast orthogonal transform, κ contains the eigenvalues of K,
+d is the column scaling, and ∘ multiplies vectors entry by entry. Bounds: docs/mathematics.md, "Workloads".
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Spectral(Invertible):
         sums = np.concatenate([np.zeros(1), np.cumsum(self._table)])
         bound = 0.0
         for first, end in pairwise(np.unique(np.linspace(0, keys, _RANK_GROUPS + 1).astype(np.int64)).tolist()):
-            # If at least `first` cells of a unit lie left of cell i, at most keys - 1 - first lie right of cell i.
+            # If at least `first` cells of a unit are left of its cell i, at most keys - 1 - first are right of it.
             before, behind = np.minimum(end - 1, i), np.minimum(keys - 1 - first, n - 1 - i)
             toeplitz = sums[before + 1] + sums[behind + 1] - sums[1] + self._added
             hankel = sums[2 * i + behind + shift + 1] - sums[2 * i - before + shift]
@@ -118,7 +118,7 @@ class Spectral(Invertible):
         return keys * float(np.sqrt(2 * self._spectrum / n).sum() / self._scales.min()) * ROUND_UP
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Return bounds on the entries of a row of RᵀR: for many cells, the largest entry on each diagonal of RᵀR."""
+        """Return bounds as `Strategy.gram_row` does. For many cells, use the maximum of each diagonal of RᵀR."""
         n, keys, d = self.kernel.n, min(max_keys, self.kernel.n), self._scales
         if n <= LARGEST_GRAM:
             return super().gram_row(keys)

@@ -22,7 +22,7 @@ _LEAF = 256
 class Kernel(abc.ABC):
     """The singular values and right singular vectors of A for n cells, and matrices K that are functions of AᵀA.
 
-    `singular_values`, shape (n,), are in the order of the transformed coordinates. All are at least `unit`.
+    `singular_values`, shape (n,), are in the order of the transformed coordinates; `unit` is a lower bound on them.
     """
 
     sign: float
@@ -41,7 +41,7 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def table(self, spectrum: FloatArray) -> FloatArray:
-        """Return the table τ that defines the matrix K with eigenvalues `spectrum`; shape (2·n + `shift` + 1,)."""
+        """Return the table τ (see the top of this file) for eigenvalues `spectrum` of K; shape (2n + shift + 1,)."""
 
     def diagonal(self, table: FloatArray, apart: int = 0) -> FloatArray:
         """Return the diagonal K[i, i + apart] of the matrix K that `table` defines; shape (n - apart,)."""

@@ -91,7 +91,7 @@ class Strategy(abc.ABC):
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Return a vector whose k largest entries have at least the sum of any k entries of a row of `|RᵀR|`."""
+        """Return a vector whose k largest entries sum to at least the sum of any k entries of any row of `|RᵀR|`."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))

@@ -110,7 +110,7 @@ def test_it_refuses_after_the_last_trigger_and_never_before():
     for left in (1, 0):
         watch, above = watch.ask(10**6, rng=rng)
         assert (above, watch.triggers_left) == (True, left)
-    with pytest.raises(BudgetExceededError, match="all 2 triggers"):
+    with pytest.raises(BudgetExceededError, match="all 2 positive answers"):
         watch.ask(0, rng=rng)
 
 

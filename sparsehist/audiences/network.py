@@ -128,7 +128,7 @@ class Network:
 
 def _read_levels(levels: Mapping[int, Level]) -> dict[int, Fraction]:
     if not levels or any(isinstance(far, bool) or not isinstance(far, int) or far < 1 for far in levels):
-        raise DeclarationError("the keys of levels must be distances, whole numbers >= 1, such as {1: 1, 2: '1/2'}")
+        raise DeclarationError("levels must be a dict from distance (1, 2, …) to level, such as {1: 1, 2: '1/2'}")
     read = {far: as_level(levels[far]) for far in sorted(levels)}
     if list(read.values()) != sorted(read.values(), reverse=True):
         raise DeclarationError("levels must not increase with distance")

@@ -105,7 +105,7 @@ class Audiences:
 
 
 def by_distance(distances: Mapping[Any, int], nearest: Level = 1) -> dict[Any, Fraction]:
-    """Return the level of each person: `nearest` divided by the distance. The owner (distance 0) is left out.
+    """Return the level of each person except the owner: the level at distance 1, `nearest`, divided by the distance.
 
     Example:
         >>> by_distance({"owner": 0, "friend": 1, "stranger": 3})

@@ -1,8 +1,8 @@
 """Published releases of a dense vector, and post-processing steps for them.
 
-A step is *lossless* if it can be inverted on the grid of values. Then several processed releases together reveal only
-what the finest of them reveals. All other steps are *weakly lossless*: several processed releases together may reveal
-more than the finest of them, but they cost no more than the level of the finest release.
+A step is *lossless* if the values before it can be computed from the values after it. If all steps are lossless,
+several processed releases together reveal only what the finest of them reveals. Other steps are *weakly lossless*:
+several processed releases together may reveal more than the finest of them, but they cost no more than its level.
 
 Papers: [ARNP Lemma 4.3, Thm 4.4, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
 """
@@ -38,13 +38,13 @@ class DenseRelease:
     """A release of all entries of a vector at one level. All fields are public.
 
     Attributes:
-        values: Truth plus noise, shape (n,), read-only: int64 for integer families, otherwise float64 on
-            the grid in the metadata.
+        values: True values plus noise, after post-processing; shape (n,), read-only, int64; float64 for real noise.
         family: The noise family, with its sensitivity.
         level: The exact level.
-        metadata: level, noise, sensitivity, std, grid, truth_step, rounding_charge, guarantee, cap, size,
-            post_processing (names, in order), lossless (a text that says what releases reveal together) and lineage
-            (the noise paths from the original vector to this release, each with the level of the release on it).
+        metadata: level, noise, sensitivity, std, grid (step of published values), truth_step (step of true values),
+            rounding_charge (increase of the sensitivity by rounding), guarantee, cap, size, post_processing (names of
+            steps, in order), lossless (a text that says what releases reveal together) and lineage (the noise paths
+            from the original vector to this release, each with the level of the release on it).
     """
 
     values: NoiseArray

@@ -22,7 +22,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# `seal` cannot erase the truth if std(level) > _WIDEST * std(cap): doubles cannot hold such large offsets exactly.
+# `seal` requires std(level) <= _WIDEST * std(cap) at each level, so that doubles represent all rounded noise exactly.
 _WIDEST = 2.0**20
 
 
@@ -68,13 +68,13 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth with noisy values at the level `cap`. All levels up to the cap can still be drawn.
 
     Real-valued noise is first rounded to a grid whose step is about 2**-25 times the std at the cap. Otherwise, the
-    lowest bits of the new offsets would show how large the old ones were. An interrupted `seal` erases the state.
+    low bits of the remaining noise would show how large it was before. An interrupted `seal` erases values and noise.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"seal at the finest released level, not at {level_text(cap)}")
     family = state.family
     if not family.integer and any(family.std(level) > _WIDEST * family.std(cap) for level in state.offsets):
-        raise LevelOrderError(f"cannot seal: a level has over 2**20 times the noise of level {level_text(cap)}")
+        raise LevelOrderError(f"cannot seal: std of a level is over 2**20 times that of level {level_text(cap)}")
     if cap not in state.offsets:
         state.offsets[cap] = draw_level(state, cap, rng=rng)
     try:

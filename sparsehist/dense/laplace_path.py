@@ -1,8 +1,8 @@
 """Laplace noise at all levels of an interval, stored as the jumps of the noise path.
 
-As the level falls, jumps occur at rate 2/level; each adds a Laplace draw of scale sensitivity/level. As the level
-rises, noise x jumps at rate 1/level + |x|/sensitivity. The new noise y then has a density proportional to
-exp(-level (|y| + |x - y|)/sensitivity).
+Towards coarser levels, the noise jumps at rate 2/level (per unit of level). Each jump adds a Laplace draw of scale
+sensitivity/level. To extend a path towards finer levels, let noise x jump at rate 1/level + |x|/sensitivity, to noise
+y whose density is proportional to exp(-level (|y| + |x - y|)/sensitivity).
 
 Source: [KHP section 3.4], jumps by eq. (22). Papers: [ARNP Figure 1]; [KHP Thm 1, section 3.4].
 """
@@ -24,7 +24,7 @@ from sparsehist.typing import FloatArray, Generator, IntArray, secret
 
 @secret
 class Jumps(NamedTuple):
-    """The m jumps of a Laplace path: coordinate, level, and noise just below this level; shape (m,) each."""
+    """The m jumps of a Laplace path, as arrays of shape (m,): coordinate, level, and noise just below that level."""
 
     coordinate: IntArray
     levels: FloatArray
@@ -185,12 +185,12 @@ def _jumps_to_finer(
 
 
 def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
-    """Return the level t of the next jump above `level`, which solves ln(t/level) + (t - level) * distance = clock.
+    """Return the level of the next jump above `level`: the t for which ln(t/level) + (t - level) * distance = clock.
 
     `distance` is |noise| / sensitivity, and `clock` is a standard exponential variate.
     """
-    # With w = t * distance and product = level * distance, the equation is w + ln w = product + ln(product) + clock.
-    # Wright's omega function returns w. It would underflow if product < 1e-280; then t is nearly level * e**clock.
+    # With w = t * distance and product = level * distance, solve w + ln w = product + ln(product) + clock for w.
+    # Wright's omega function gives w, but underflows if product < 1e-280. Then t is nearly level * e**clock.
     product = level * distance
     far = product > 1e-280
     ends = level * np.exp(clock)

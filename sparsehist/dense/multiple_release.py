@@ -1,7 +1,7 @@
 """`MultipleRelease`: release a dense vector at any levels, in any order, for the cost of the finest level.
 
-A `MultipleRelease` keeps all noise that it drew, and makes its own random generators. Only one thread of one process
-may draw at a time, because two independent draws of a level would cost more than one draw.
+Two independent draws of noise at one level would cost more than one draw. Therefore, a `MultipleRelease` keeps all
+noise that it drew, and only one thread of one process may draw at a time. It makes its own random generators.
 
 Papers: [ARNP Def. 3.4].
 """
@@ -67,8 +67,8 @@ class MultipleRelease:
     """A dense vector that can be released at any levels, in any order, for the cost of the finest level.
 
     Each release has the same distribution as a single release at its level. All releases together reveal only what
-    the finest one reveals. The same level always returns the same values. Threads may share an object, but a forked
-    process must not draw new levels. The vector and the noise at each level need 8 bytes per entry.
+    the finest one reveals. A second release at a level repeats the values of the first. Threads may share an object,
+    but a forked process must not draw new levels. The vector needs 8 bytes per entry, and 8 more per level drawn.
 
     **Only one copy may draw.** After `to_bytes` (or a pickle), continue with either the object or the bytes. Two
     copies that draw the same level draw different noise, and together they cost more than the finest level.
@@ -169,7 +169,7 @@ class MultipleRelease:
         ancestors: tuple[tuple[str, str], ...] = (),
         path: str | None = None,
     ) -> None:
-        """Set all fields. If the vector was resold, `ancestors` lists the earlier releases as (noise path, level)."""
+        """Set all fields. In a resale, `ancestors` lists all releases that led to it, as (noise path, level)."""
         self._state, self._cap, self._step, self._charge = state, cap, step, charge
         self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
         self._lock, self._process = threading.Lock(), os.getpid()
@@ -197,7 +197,7 @@ class MultipleRelease:
             return pack(_KIND, about, [state.anchor, *state.offsets.values()])
 
     def release(self, level: Level) -> VectorRelease:
-        """Release the vector at any level, in any order. The same level always returns the same values.
+        """Release the vector at a level. Levels may be released in any order; a repeated level gives the same values.
 
         Raises:
             LevelError: If `level` is not a valid level.
@@ -255,7 +255,7 @@ class MultipleRelease:
                 raise LevelOrderError("nothing was released, so there is no level to seal at: give a cap first")
             std, real = self._state.family.std(cap), not self._state.family.integer
             if real and step_of(self._state, cap, self._step) <= kept_step(std):
-                raise LevelOrderError("cannot seal: the grid is too fine at this cap; declare a coarser truth_step")
+                raise LevelOrderError("cannot seal: published values need a coarser grid; raise truth_step or step")
             if cap not in self._state.offsets:
                 self._require_own_process()
             seal(self._state, cap, rng=generator())

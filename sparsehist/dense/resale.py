@@ -1,8 +1,8 @@
 """Draw coarser releases from a published release without the truth, and compute the joint cost of releases.
 
 Drawing a coarser release from a published one is called a *resale*. Each resale begins a new noise path below its
-parent release, so releases form a tree. All releases below one release could be drawn from it, so the level of their
-lowest common ancestor bounds their joint cost. A release records the noise paths from the root of the tree to itself
+parent release, so releases form a tree. Releases together cost at most the level of their lowest common ancestor,
+because all could be drawn from this ancestor. A release records the noise paths from the root of the tree to itself
 (its *lineage*) by random names. With names computed from published values, a buyer could test guesses of the values.
 
 Source: [KHP section 4.3, eq. 26]; common ancestors, and precisions for Gaussian noise, are our own derivation.
@@ -27,7 +27,7 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, Generator
 
-# Finest grid step, in standard deviations. Noise stays below 2**50 such steps, so that its rounding is exact.
+# A grid step is at least 2**-44 standard deviations, so noise stays below 2**50 steps and is rounded exactly.
 _FINEST_STEP = 2.0**-44
 
 Line = tuple[tuple[str, Fraction], ...]
@@ -101,7 +101,7 @@ def tighten(
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:
-    """Return the grid step at a level: 1 for integers, else `step` (default: min(truth_step, 2**⌊log2(std) - 4⌋))."""
+    """Return the grid step at a level: 1 for integers, else `step`; if None, min(truth_step, 2**⌊log2(std) - 4⌋)."""
     if state.family.integer:
         return 1.0
     std = state.family.std(level)
@@ -147,7 +147,7 @@ def _line(release: DenseRelease) -> Line:
 
 
 def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
-    """Return the joint cost: exact, or the level of the coarsest release from which all releases could be resold."""
+    """Return the joint cost if `exact`, otherwise an upper bound: the level of the lowest common ancestor."""
     depth = 0
     while len({line[: depth + 2][-1][0] for line in lines}) == 1 and all(
         len(line) > depth + 1 and line[depth][1] == lines[0][depth][1] for line in lines
@@ -159,6 +159,6 @@ def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
     below: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         below[line[depth + 1][0] if line[depth][1] == top else ""].append(line)
-    # Branches add independent noise to the common ancestor, so the inverse variances of their noise add up.
+    # Branches add independent noise to their ancestor. In its best estimate from all branches, precisions add up.
     precisions = [1 / (1 / _joint(branch, exact=exact) - 1 / top) for branch in below.values()]
     return 1 / (1 / top + 1 / sum(precisions, Fraction(0)))

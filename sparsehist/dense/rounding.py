@@ -17,8 +17,8 @@ from sparsehist.typing import FloatArray
 CHUNK = 1 << 16
 
 # When the truth is erased, noise is rounded to 2**-25 of its standard deviation. A double has 53 bits, so noise up to
-# 2**28 standard deviations stays exact. Each grid interval contains many of the doubles that numpy's normal sampler
-# can return, so rounded noise does not reveal which doubles the sampler cannot return.
+# 2**28 standard deviations stays exact. numpy's normal sampler cannot return every double, but it can return many in
+# each grid interval. So rounded noise has no gaps that would rule out some true values.
 _KEPT_BITS_BELOW_STD = 25
 
 
@@ -52,7 +52,7 @@ def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
 
 
 def keep_on_lattice(noise: FloatArray, step: float) -> None:
-    """Replace each number, in place, by the middle of its interval (k * step, (k + 1) * step].
+    """Replace each number in place by the middle of the interval (k * step, (k + 1) * step] around it, for whole k.
 
     Rounding the results to a coarser grid gives the same values as rounding the original numbers to that grid.
     """

@@ -32,9 +32,9 @@ class Truth(NamedTuple):
 def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) -> Truth:
     """Check a vector, and round it to a grid that depends only on public parameters, its dtype and its length.
 
-    Real values are rounded to a grid whose step is at most 2**-14 * sensitivity / n, where n is the length of the
-    vector (for the L2 norm, its square root). The sensitivity grows by the largest possible effect of rounding.
-    Integers, and multiples of a declared `truth_step`, are not rounded and cost nothing.
+    Real values of a vector of length n are rounded to a grid of step at most 2**-14 * sensitivity / n, or, for the L2
+    norm, 2**-14 * sensitivity / √n. The sensitivity grows by the largest possible effect of rounding. Integers, and
+    multiples of a declared `truth_step`, are not rounded, so the sensitivity does not grow.
     """
     given = _as_vector(truth)
     if family.integer:

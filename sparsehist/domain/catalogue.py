@@ -79,7 +79,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
         for key, value in named.items():
             if key not in ("file", "column", "kind", "sha256"):
-                # More than four arguments may be data copied from a log, so the message does not show them.
+                # If there are more than four named arguments, their names may be data of a log, so do not show them.
                 which = f" {shown(key)}" if len(named) <= 4 else ""
                 raise DomainError(f"catalogue(): unknown argument{which}; write {cls.example}")
             if not isinstance(value, str):

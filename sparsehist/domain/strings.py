@@ -1,8 +1,8 @@
 """The `Strings` domain: all strings up to a given length, with any characters or with those of an alphabet.
 
-The length of a character is 1, or its number of UTF-8 bytes with `max_bytes`. Let a_c be the number of characters of
-length c, and W(r) the number of strings of length r. Then W(0) = 1 and W(r) = Σ_c a_c·W(r − c). Strings are sorted
-by length, then code points, and numbered from 0. To draw a uniform string, draw its number, which may exceed 64 bits.
+If `max_bytes` is given, a character's length is its number of UTF-8 bytes, otherwise 1. Let a_c be the number of
+characters of length c, and W(r) the number of strings of length r. Then W(0) = 1 and W(r) = Σ_c a_c·W(r − c). Strings
+are sorted by length, then code points, and numbered from 0. To draw a string, draw its number (maybe over 64 bits).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 class _Group(NamedTuple):
-    """The characters of length `cost`: how many there are, and how many characters of the alphabet are shorter."""
+    """The characters of one length, `cost`: their number, and the number of shorter characters in the alphabet."""
 
     cost: int
     size: int
@@ -173,7 +173,7 @@ class _Group(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Tables for numbering strings: groups of characters, number of strings of each length, and its running sum."""
+    """Tables to number strings: character groups, and how many strings have each length, or are shorter than it."""
 
     groups: list[_Group]
     of_length: list[int]

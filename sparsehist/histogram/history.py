@@ -59,8 +59,8 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Return for each count an upper bound, perhaps infinite, on -ln P[a cell of this count was never published].
 
-    Levels within 1 % of each other share a bound if this gives a tighter result: because increments are symmetric or
-    nonnegative, P[noise > t at any of these levels] <= 2 P[noise > t at the coarsest level] (Lévy's inequality).
+    Levels within 1 % of each other share a bound if this gives a tighter result. The noise added between levels is
+    symmetric or >= 0, so P[noise > t at any of them] <= 2 P[noise > t at the coarsest of them] (Lévy's inequality).
     """
     if not history.levels:
         return np.zeros(counts.size)

@@ -44,19 +44,19 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """Return ln u(c) for counts c. The test for c rejects y if P[c + Z >= y] <= u(c) or P[c + Z <= y] <= u(c)."""
+        """Return ln u(c) for counts c. A value y fails the test of c if P[c + Z >= y] or P[c + Z <= y] is <= u(c)."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
         return np.asarray(np.minimum(math.log(self.alpha) + log_published, both_sides))
 
     def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return numbers that increase with the count and are at most 0 if its test rejects `noisy` as too high."""
+        """Return the log margin of each count's test: at most 0 if `noisy` is too high. It grows with the count."""
         at_least = noisy - counts - self.step / 2
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return numbers that decrease with the count and are at most 0 if its test rejects `noisy` as too low."""
+        """Return the log margin of each count's test: at most 0 if `noisy` is too low. It falls with the count."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
@@ -173,8 +173,8 @@ def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     # No noisy count is too low for a true count that is published with probability at most 1 / (1 + alpha).
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
-    # For a true count c above `turn`, the test rejects y as too low if P[c + Z <= y] <= alpha / 2. So it rejects
-    # every y below c + quantile, because P[Z <= quantile] is at most alpha / 2.
+    # If a true count c is published with a higher probability, its test rejects y as too low if P[c + Z <= y] is at
+    # most alpha / 2. So the test rejects every y below c + quantile, because P[Z <= quantile] is at most alpha / 2.
     quantile = law.two_steps_below(law.quantile(math.log1p(-law.alpha / 2)))
     rows = np.flatnonzero(law.below(noisy, result) > 0)
     values = noisy[rows]

@@ -51,8 +51,8 @@ _TRIES_AT_ONCE = 1 << 11
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]
 # One try for each cell: whether the cell was decided (accepted or rejected), whether it was accepted, and its path.
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]
-# A function that extends noise paths to past levels, given plain noise, upper noise and index of each candidate.
-# It returns whether plain and upper paths fit the history, shape (2, candidates), and the upper paths.
+# A function that extends noise paths to past levels. Arguments: plain noise, upper noise and index of each candidate.
+# A `Carry` returns whether each plain and upper path fits the history, shape (2, candidates), and all upper paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
@@ -123,7 +123,7 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # Earlier rounds drew all cells with rarity above RAREST; 1e-9 allows for rounding that differs between machines.
+    # Earlier rounds drew all cells whose `rarity` exceeded RAREST; 1e-9 allows for rounding errors on other machines.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
             "the history of a group of untracked cells is too improbable: an earlier round should have drawn all "
@@ -276,7 +276,7 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
 
 
 def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
-    """Draw noise until each cell is accepted or rejected. Write the noise to `paths`. Return which are accepted."""
+    """Draw noise until each cell is accepted or rejected. Write it to `paths`. Return whether each is accepted."""
     won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
     tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
     while pending.size:

@@ -48,7 +48,6 @@ class PointHistory:
         return tuple(sorted({point.step for point in self.points}))
 
     def with_release(self, point: Point, threshold: float) -> PointHistory:
-        """Return the history after one more release."""
         if point not in self.points:
             return replace(self, points=(*self.points, point), thresholds=(*self.thresholds, threshold))
         at = self.points.index(point)
@@ -56,7 +55,7 @@ class PointHistory:
         return replace(self, thresholds=(*self.thresholds[:at], lowest, *self.thresholds[at + 1 :]))
 
     def bounds(self, counts: IntArray, steps: Sequence[int]) -> FloatArray:
-        """Return the largest noise of untracked cells with these counts at `steps`; shape (points, cells)."""
+        """Return the largest possible noise of untracked cells, given counts at `steps`; shape (points, cells)."""
         place = {step: i for i, step in enumerate(steps)}
         at = counts[[place[point.step] for point in self.points]]
         bounds: FloatArray = np.array(self.thresholds, np.float64)[:, np.newaxis] - at.astype(np.float64)
@@ -159,7 +158,7 @@ def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -
 def _candidates(
     family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Draw for each key whether count + noise exceeds the threshold. Return the indices of keys for which it does."""
+    """Draw for each key whether count + noise exceeds the threshold. Return the indices of keys that exceed it."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:

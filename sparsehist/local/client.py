@@ -1,4 +1,4 @@
-"""The RAPPOR client of one person: Bloom filter, reports, and a memo (permanent randomised response) per setting."""
+"""The RAPPOR client of one person, with a Bloom filter and, per setting (set of parameters), a memo and reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparsehist.typing import BoolArray, Generator
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RapporClient:
-    """The RAPPOR client of one person. It draws one report per day and, on request, past reports at a finer setting.
+    """The RAPPOR client of one person. It draws daily reports and, if asked, past reports at a less private setting.
 
     The report of a day is drawn only once at each setting. All reports at all settings together cost only as much as
     those at the finest setting, `setting.epsilon()`.

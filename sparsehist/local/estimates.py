@@ -35,10 +35,11 @@ class Decoded(NamedTuple):
 def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes]) -> Decoded:
     """Estimate how many people have each candidate value.
 
-    If the Bloom filters of the candidates are linearly independent, weighted least squares gives unbiased estimates
-    with known variances, provided that everybody has one of the candidates. Otherwise, the estimate is the mean count
-    of a candidate's bits minus the mean count of all other bits. Averaged over random hash functions, it is unbiased.
-    Its standard deviation is estimated from these other bits and includes the effect of collisions.
+    The count of a bit is the estimated number of people whose Bloom filter sets this bit. If the Bloom filters of the
+    candidates are linearly independent, weighted least squares turns these counts into unbiased estimates with known
+    variances, provided that everybody has one of the candidates. Otherwise, the estimate is the mean count of
+    a candidate's bits minus the mean count of all other bits. It is unbiased on average over random hash functions.
+    Its standard deviation is estimated from the counts of these other bits and includes the effect of collisions.
 
     Args:
         reports: Reports at one setting, 0 or 1; shape (n, bits), or (n, r, bits) for r reports of each person.

@@ -1,7 +1,7 @@
-"""Histories of RAPPOR reports at two settings, which together reveal no more than those at the finer setting.
+"""Draw RAPPOR reports at two settings. All reports together reveal no more than those at the finer setting.
 
 Each person has a memo (permanent randomised response) at each setting. The coarse memo is the fine memo XOR S, where
-each bit of S is drawn only once. Each coarse report is drawn from a fine report, with probabilities that depend on S.
+S is a random mask, drawn only once. A coarse report is drawn from a fine report, with probabilities that depend on S.
 (Degrading each report independently would cost more privacy.) When a person changes to a finer setting, the fine memo
 and reports are drawn from the same joint distribution, given the coarse memo and reports.
 
@@ -66,8 +66,8 @@ class Degradation:
         if failed:
             inequality = failed[0].replace("SET", "one_if_set").replace("NOT", "one_if_not")
             raise DeclarationError(
-                "coarse reports cannot be drawn from fine reports. If one_if_not is 1 - one_if_set in both settings, "
-                f"keep and one_if_set must not be larger in the coarse setting. These settings violate {inequality}"
+                "coarse reports cannot be drawn from fine reports. In the coarse setting, reduce keep or bring "
+                f"one_if_set and one_if_not closer together, until this inequality holds: {inequality}"
             )
 
     @property

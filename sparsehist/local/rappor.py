@@ -1,8 +1,8 @@
 """The settings of RAPPOR, which draws a memo from a Bloom filter, and reports from the memo.
 
 A person's value sets `hashes` bits of a Bloom filter. A memo is drawn once: it keeps each bit with probability `keep`
-and otherwise replaces it by a fair coin. A report shows 1 with probability `one_if_set` where the memo is 1, and with
-probability `one_if_not` where it is 0. The paper writes alpha = 1 - keep, beta = one_if_set, gamma = one_if_not.
+and otherwise replaces it by a fair random bit. A report shows 1 with probability `one_if_set` where the memo is 1 and
+with probability `one_if_not` where it is 0. Papers write alpha = 1 - keep, beta = one_if_set, gamma = one_if_not.
 
 Source: Erlingsson, Pihur and Korolova 2014; [KHP eq. 39, 40], with 1 - alpha and g(z) corrected; the cost of r
 reports is our own derivation. Papers: [KHP eq. 38].
@@ -23,7 +23,7 @@ from sparsehist.privacy.levels import Level, at_least_zero
 from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray, float_array, float_entries, whole_number
 
 _MOST_BITS = 1 << 20
-# Number of random bits that decide a bool. With probability 2**-62, they do not suffice, and more are drawn.
+# Number of random bits to draw for a bool. If they do not determine it (probability 2**-62), more bits are drawn.
 _BITS = 62
 
 
@@ -34,7 +34,7 @@ class Rappor:
     Args:
         bits: Length of the Bloom filter.
         hashes: Number of hash functions, each of which sets a bit; from 1 to `bits`.
-        keep: Probability that the memo keeps a bit instead of replacing it by a fair coin; strictly between 0 and 1.
+        keep: Probability that the memo keeps a bit instead of replacing it by a random bit; strictly between 0 and 1.
         one_if_set: Probability that a report shows 1 if the memo bit is 1.
         one_if_not: Probability that a report shows 1 if the memo bit is 0; below `one_if_set`.
 
@@ -72,7 +72,7 @@ class Rappor:
         """Return the epsilon of `reports` reports of a person, or of any number of reports if `reports` is None.
 
         Neighbours differ in the value, so at most `hashes` filter bits change from 1 to 0, and at most `hashes` from
-        0 to 1. Epsilon is the sum of their largest log likelihood ratios, which occur if all reports are equal.
+        0 to 1. Epsilon adds up the largest log likelihood ratios of these bits. They occur if all reports are equal.
         """
         rare = (1 - self.keep) / 2
         if reports is None:

@@ -55,13 +55,13 @@ _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "dr
 _OTHER = ("drop series", "adopt store", "refuse")
 _SCOPES = ("scope", "population", "series", "path")
 _COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
-# Name of the key column. The other columns have the names of releases, which never contain spaces.
+# Name of the key column. It contains spaces, so it differs from the other columns, which are named after releases.
 _KEY = "key (largest first)"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the report, shown only if it has rows. The last columns, as many as `numbers`, are right-aligned."""
+    """A table of the report, shown only if it has rows. The last `numbers` columns are right-aligned."""
 
     caption: str
     rows: Sequence[Row]

@@ -35,7 +35,7 @@ def create(store: str | os.PathLike[str] | Store, *, steps: int | str | Steps, *
 def create(store: str | os.PathLike[str] | Store, *, every: str | int | Every, **declared: Any) -> PeriodicSeries: ...
 
 
-def create(  # type: ignore[misc] # the overloads leave out shared parameters
+def create(  # type: ignore[misc] # the overloads abbreviate most parameters as **declared
     store: str | os.PathLike[str] | Store,
     log: object = None,
     *,

@@ -181,13 +181,13 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
         least = threshold / declared.unit_of_counts
     if (release.frame["noisy_count"] > least).any():
         return release
-    # At this larger level, the noise is a tenth of the noise of the release.
+    # A tenth of the noise needs 100 times the rho, or 10 times the epsilon.
     larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)
     raise NotFoundError(
-        "the release may consist of noise alone, and its level is spent. Choose again under another name and at a "
-        "larger level, or set max_keys yourself. To show keys that 1,000 units have, use four times the level that "
-        "plan(domain=…, max_keys=5, shows=1000) returns. "
-        f"Level of this choice: {level_text(whole)}; level with a tenth of the noise: {larger}"
+        "the release may be noise alone, and its cost cannot be undone. Either set max_keys yourself, or call "
+        "choose_max_keys() again with a new name and a larger level. For example, to show keys of 1,000 units, use "
+        "four times the level that plan(domain=…, max_keys=5, shows=1000) returns. "
+        f"Level of this call: {level_text(whole)}. Level for a tenth of the noise: {larger}"
     )
 
 
@@ -224,7 +224,7 @@ def _class_of(column: str) -> pl.Expr:
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return the bias (root mean square over the largest keys) per (unit, key) pair that is not counted."""
+    """Return the bias (root mean square over the largest keys) that each dropped (unit, key) pair of them adds."""
     shown = np.maximum(noisy, 1.0)  # noisy counts in decreasing order; those below 1 are raised to 1
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))  # estimated sum of unpublished counts
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
@@ -234,11 +234,11 @@ def _estimates(
     profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
     """Return a table of the bias and noise of the largest counts, for each candidate max_keys and bounding."""
-    # Drop classes that contain no units, only noise. A unit cannot have more of the largest keys than keys in all,
-    # nor more than `n_largest`.
+    # Drop classes that no unit can be in, because they contain only noise: a unit has at most `n_largest` of the
+    # largest keys, and not more of them than it has keys in total.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
-    # For the number of keys of a unit, use four values spread over the range of its class. For its number of largest
-    # keys, use only the geometric mean of the smallest and the largest number in the class.
+    # A class is a range of numbers. For the number of keys of a unit, average over four values spread over the range.
+    # For the number of its largest keys, use only the geometric mean of the ends of the range.
     keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
     least = 2.0 ** profile["largest"].to_numpy()
     pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class DeclaredSeries:
-    """Base class of all series. It has a store and a declaration."""
+    """Base class of all series. Its attributes are the store and the declaration of the series."""
 
     def __init__(self, store: Store, declaration: Declaration) -> None:
         """Do not call this constructor: use `create` or `Store.series`."""
@@ -102,7 +102,7 @@ class CountedSeries(DeclaredSeries):
     @overload
     def release(self, name: str, *, workload: Workload | str, **parameters: Any) -> WorkloadRelease: ...
 
-    def release(  # type: ignore[misc] # the overloads leave out shared parameters
+    def release(  # type: ignore[misc] # the overloads abbreviate most parameters as **parameters
         self,
         name: str,
         *,
@@ -197,9 +197,10 @@ class CountedSeries(DeclaredSeries):
     ) -> Plan:
         """Predict accuracy and cost of one release at each candidate level; nothing is drawn or spent.
 
-        The plan depends on the declaration and on earlier releases, never on the counts. Parameters and errors are
-        those of `sparsehist.plan`, but `equal=n` divides the remaining budget of the population among n new series.
-        `step` and `measures` are as for `release`. For a running series, `step` is required; it may be a future step.
+        The plan depends on the declaration and on earlier releases, never on the counts. Parameters are those of
+        `sparsehist.plan`, with two exceptions. `equal=n` divides the remaining budget of the population among n new
+        series; `step` and `measures` are as for `release`. For a running series, `step` is required; it may be a
+        future step. The same errors are raised as by `sparsehist.plan`.
 
         Example:
             >>> import polars as pl

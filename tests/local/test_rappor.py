@@ -151,11 +151,11 @@ def test_wrong_histories_are_seen():
 @pytest.mark.parametrize(
     ("coarse", "named"),
     [
-        (Rappor(1, 1, "0.6", "0.65", "0.4"), r"violate keep\(coarse\) <= keep\(fine\)"),
-        (Rappor(1, 1, "0.4", "0.9", "0.2"), r"violate one_if_set\(coarse\) \* one_if_not\(fine\)"),
-        (Rappor(1, 1, "0.4", "0.95", "0.7"), r"violate \(1 - one_if_not\(coarse\)\) \* \(1 - one_if_set\(fine\)\)"),
-        (Rappor(1, 1, "0.4", "0.9", "0.65"), r"violate \(1 - one_if_not\(coarse\)\) \* one_if_not\(fine\)"),
-        (Rappor(1, 1, "0.4", "0.3", "0.1"), r"violate one_if_set\(coarse\) \* \(1 - one_if_set\(fine\)\)"),
+        (Rappor(1, 1, "0.6", "0.65", "0.4"), r"holds: keep\(coarse\) <= keep\(fine\)"),
+        (Rappor(1, 1, "0.4", "0.9", "0.2"), r"holds: one_if_set\(coarse\) \* one_if_not\(fine\)"),
+        (Rappor(1, 1, "0.4", "0.95", "0.7"), r"holds: \(1 - one_if_not\(coarse\)\) \* \(1 - one_if_set\(fine\)\)"),
+        (Rappor(1, 1, "0.4", "0.9", "0.65"), r"holds: \(1 - one_if_not\(coarse\)\) \* one_if_not\(fine\)"),
+        (Rappor(1, 1, "0.4", "0.3", "0.1"), r"holds: one_if_set\(coarse\) \* \(1 - one_if_set\(fine\)\)"),
         (Rappor(2, 1, "0.4", "0.65", "0.4"), "same filter"),
     ],
 )

@@ -81,8 +81,8 @@ REFUSED = {
     "SHOW_REF": "DESCRIBE, SUMMARIZE and SHOW describe all rows; write a SELECT",
     "COLLATE": "a collation treats different texts as equal; write lower(…)",
     "LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map error": "a query in "
-    "parentheses must not use columns of the outer query, and as a value it must return a single aggregate, such as "
-    "max(x); otherwise, join a query that has the unit in its GROUP BY",
+    "parentheses must not use columns of the outer query, and if it stands for a value, it must return one aggregate "
+    "such as max(x); otherwise, join a query that has the unit in its GROUP BY",
     "MARK": "whether IN is false or null depends on rows of other units; in WHERE, write IN (SELECT …) alone or with "
     "AND; elsewhere, write SEMI JOIN instead; for NOT IN, write ANTI JOIN",
     "POSITIONAL_REFERENCE": "#1: name the column instead of its number",

@@ -21,7 +21,8 @@ def is_whole(dtype: pl.DataType) -> bool:
 def plain(name: str, dtype: pl.DataType) -> pl.Expr:
     """Return an expression that converts a column of the log to Int64 or bytes. Categories stay unchanged.
 
-    Integers, dates, times and booleans become Int64 (UInt64 modulo 2**64). Other values become bytes.
+    Integers, dates, times and booleans become Int64. UInt64 values of 2**63 or more wrap around to negative numbers.
+    Other values become bytes.
     """
     column = pl.col(name)
     if is_whole(dtype):
@@ -38,7 +39,7 @@ def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Return an expression that is false or null where a column, converted by `plain`, is empty or null."""
+    """Return an expression that is true where a column, converted by `plain`, is neither null nor empty."""
     column = pl.col(name)
     if is_whole(dtype):
         return column.is_not_null()
@@ -46,14 +47,14 @@ def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -> Iterator[pl.DataFrame]:
-    """Yield frames of up to `BATCH_ROWS` rows: `columns`, converted by `plain`, and the expressions in `computed`."""
+    """Yield the log in frames. Convert `columns` by `plain`, and add a column for each expression in `computed`."""
     rows = log.rows.select(*(plain(name, log.dtypes[name]) for name in columns), *computed.values())
     yield pl.DataFrame(schema=rows.collect_schema())  # Polars yields no frame if the log is empty
     yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)
 
 
 def kept(batch: pl.DataFrame, rules: Mapping[str, pl.Expr], broken: set[str]) -> pl.DataFrame:
-    """Drop rows for which the rule of a column is not true, and add the names of such columns to `broken`."""
+    """Drop rows that break the rule of any column, and add the names of the columns with broken rules to `broken`."""
     checks = batch.select(rule.all(ignore_nulls=False).alias(name) for name, rule in rules.items())
     failed = [check.name for check in checks if not check.item()]
     broken.update(failed)

@@ -22,7 +22,7 @@ from sparsehist.typing import IndexArray, IntArray, NDArray, WordArray
 Codes32: TypeAlias = "NDArray[np.uint32]"
 CODE_BITS = 32
 MOST_CODES = 2**CODE_BITS - 2
-_HASH_STEP = np.uint64(0x9E3779B97F4A7C15)  # odd, so that adding it again and again leads to every hash
+_HASH_STEP = np.uint64(0x9E3779B97F4A7C15)  # it is odd, so repeated addition visits all 2**64 hashes
 
 
 def row_hash(rows: pl.DataFrame, seed: int) -> WordArray:
@@ -31,7 +31,7 @@ def row_hash(rows: pl.DataFrame, seed: int) -> WordArray:
 
 
 def take(rows: pl.DataFrame, positions: NDArray[np.integer]) -> pl.DataFrame:
-    """Return the rows at the given positions. The expression `gather` would be slower, as it needs a query plan."""
+    """Return the rows at the given positions. Indexing is faster than `gather`, which needs a query plan."""
     return rows[pl.Series(positions.astype(np.uint32, copy=False))]
 
 
@@ -69,7 +69,7 @@ class Codes:
             codes[order] = found
             pairs = zip(take(by_code, found), rows, strict=True)
             strays = np.flatnonzero(np.logical_or.reduce([ours.ne(theirs).to_numpy() for ours, theirs in pairs]))
-            # The hash of each of these rows belongs to a different row. Look them up again with another hash.
+            # Each of these rows has the same hash as a different row. Look it up again with a new hash.
             order, hashes, rows = order[strays], hashes[strays] + _HASH_STEP, take(rows, strays)
         return codes
 
@@ -94,7 +94,7 @@ class Codes:
         return (hashes >> np.uint64(65 - self._slots.size.bit_length())).view(np.int64)
 
     def _look_up(self, hashes: WordArray) -> tuple[Codes32, IndexArray]:
-        """Return the code of each hash, and the positions of the hashes that got a new code, sorted by this code."""
+        """Return the codes of hashes, and the positions of the hashes with new codes, in the order of these codes."""
         slots = self._home(hashes)
         # With mode="clip", numpy does not check indices, which halves the time. A free slot contains 0; subtracting
         # 1 wraps around to 2**32 - 1, which is not the code of any row.
@@ -103,8 +103,8 @@ class Codes:
         slots, new = slots[rows], [np.empty(0, dtype=np.intp)]
         while rows.size:
             free = np.flatnonzero(self._slots[slots] == 0)
-            # Several hashes may find the same free slot. Each writes a number into it, and the one that writes
-            # last gets the slot. Other hashes try the next slot.
+            # Several hashes may find the same free slot. Each writes its index to the slot, and the hash that
+            # writes last gets the slot. Hashes that differ from this hash try the next slot.
             mine = np.arange(1, free.size + 1, dtype=np.uint32)
             self._slots[slots[free]] = mine
             first = free[self._slots[slots[free]] == mine]

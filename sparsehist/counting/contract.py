@@ -62,7 +62,7 @@ class ClosedQuery(Query):
 
     @property
     def is_checked(self) -> bool:
-        """Whether the query was checked and reads no private tables of a DuckDB session: their origin is unknown."""
+        """Whether the query was checked and reads no private tables of a DuckDB session, whose origin is unknown."""
         world = self.world
         return world is not None and world.verified and all(one.checked for one in world.sources.values())
 
@@ -85,7 +85,7 @@ class Files:
         ['day']
     """
 
-    paths: str | Path | Sequence[str | Path] = field(repr=False)  # hide signed URLs, which let anyone read the file
+    paths: str | Path | Sequence[str | Path] = field(repr=False)  # hidden, because anyone can open a signed URL
     delimiter: str | None = None
     hive: Sequence[str] = ()
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -64,7 +64,7 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
 
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
-    """List all pairs of a unit and a key of the domain. Units keep all keys. Refuse `Counts` and Spark frames."""
+    """List every pair of a unit and a key in the domain, without bounding. Refuse `Counts` and Spark frames."""
     request = request_of(max_keys=_UNBOUNDED, **declared)
     return in_memory.kept_pairs(checked_log(source, request), request)
 

@@ -1,4 +1,4 @@
-"""Open a log in files of Parquet, CSV or JSON lines, given as paths, patterns or URLs.
+"""Open a log that is stored in Parquet, CSV or JSON lines files, given as paths, patterns or URLs.
 
 Patterns of local paths are expanded here, and patterns of URLs by Polars. Columns of CSV files, JSON lines and folder
 names are read as strings, so that an id such as 007 is read as the same value from every file. In CSV files, only
@@ -125,7 +125,8 @@ def _scan(
         separator = files.delimiter or ("\t" if suffix == ".tsv" else ",")
         scan = pl.scan_csv(source, infer_schema=False, separator=separator, **options)
         names = scan.collect_schema().names()
-    # If lines end with carriage returns alone, Polars reads the whole file as column names, which errors would show.
+    # If lines end with carriage returns alone, Polars takes the whole file for its header, that is, for column names.
+    # Refuse the file here, because later errors show column names.
     if any("\r" in name for name in names):
         raise DataError(f"lines must end with line feeds; carriage returns alone are not enough: {shown(path)!r}")
     for name in columns:

@@ -1,8 +1,8 @@
 """Fingerprints: keyed digests of the log and the query of a series, which show whether they changed.
 
-Local files are compared by path, size and times, and queries by their text and the files that they read. Remote files
-and rows in memory (frames, relations, streams) cannot be compared. Keep digests and their key secret, because
-together they allow guesses about the log to be tested.
+Local files are compared by path, size and times. A query is compared by its text, its parameters, the names of its
+public sources, and the files that it reads. Remote files and rows in memory (frames, relations, streams) cannot be
+compared. Keep digests and their key secret: anyone who has both can test guesses about the log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ def fingerprint(source: object, key: str | None = None) -> dict[str, str]:
 
 
 def changes(before: dict[str, str], source: object) -> list[str]:
-    """List what differs from an earlier fingerprint: "query", "source". Add "rows" if rows cannot be compared."""
+    """List what has changed since an earlier fingerprint.
+
+    The list contains "query" or "source" if this entry of the fingerprint has changed. It contains "rows" if the
+    rows may have changed, because neither the earlier nor the present source can be compared.
+    """
     now = fingerprint(source, before["key"])
     differ = [part for part in ("query", "source") if now[part] != before[part]]
     return differ if now["source"] or before["source"] else [*differ, "rows"]

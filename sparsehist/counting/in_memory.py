@@ -33,9 +33,9 @@ from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray
 
 ENGINE = f"polars {pl.__version__}"
 GROUP_ROWS = 1 << 16
-AHEAD = 16  # largest number of finished groups that wait for an earlier group; with fewer, threads would be idle
-UNIT_BITS = 24  # number of bits of a unit in a sort key; leading bits are left out, as a group shares them
-DENSE = 2  # totals are in arrays with one entry per cell if there are at most this many cells per row of the log
+AHEAD = 16  # number of finished groups that may wait for an earlier group; if fewer could wait, threads would be idle
+UNIT_BITS = 24  # number of bits of the unit in a sort key, after the leading bits that all units of a group share
+DENSE = 2  # totals are kept in arrays with one entry per cell if there are at most DENSE * (rows of the log) cells
 
 
 @secret
@@ -46,8 +46,8 @@ class Pairs(NamedTuple):
         units: The word of each unit; shape (units,).
         sizes: Number of kept pairs of each unit; shape (units,).
         cells: The cell of each kept pair; shape (pairs,).
-        added: Dict from the name of a sum to what each kept pair adds to it, shape (pairs,): its clipped steps, or
-            its weight for "count", which is left out if all weights are 1.
+        added: Dict from the name of a sum to the clipped steps that each kept pair adds to it; shape (pairs,). The
+            entry "count" contains the weights of the pairs. It is left out if every weight is 1.
     """
 
     units: Numbers32or64
@@ -90,13 +90,13 @@ def kept_pairs(log: Log, request: CountRequest) -> UnitPairs:
 
 
 class WordLog:
-    """A log that was converted to integers: for each row, words of its unit and key, and steps of measures. Secret.
+    """A log as integers: for each row, words for unit and key, and each measured value as a number of steps. Secret.
 
     Attributes:
         units: Converts units to words and back.
         keys: Converts keys to words and back.
-        rows: The converted rows. Their group is given by the leading bits of the unit's word times a secret odd
-            number, modulo 2**64. So all groups have about the same number of units.
+        rows: The converted rows. The group of a row is the leading bits of (word of the unit) * (secret odd number)
+            modulo 2**64. The product mixes the units, so all groups have about the same number of units.
     """
 
     def __init__(self, log: Log, request: CountRequest) -> None:
@@ -149,7 +149,7 @@ class WordLog:
         cells, inside = self.keys.cells(keys)
         units, cells, *steps = (column[inside] for column in (units, cells, *steps))
         hashes = mixed(self.units.hashes(units) + self.keys.hashes(cells))
-        products = units * self._multiplier  # as the number is odd, products differ if words differ
+        products = units * self._multiplier  # the multiplier is odd, so different units have different products
         order, starts = distinct_pairs(
             products, cells, hashes, bits, lambda some: self.keys.frame(some).to_struct().rank("dense").to_numpy()
         )
@@ -184,7 +184,6 @@ class WordLog:
 
 
 def _texts(frame: pl.DataFrame) -> pl.Series:
-    """Encode each row of a frame as one string."""
     return frame.select(tuple_text(frame.columns, frame.schema)).to_series()
 
 
@@ -193,9 +192,9 @@ def distinct_pairs(
 ) -> tuple[NDArray[np.uint32], IndexArray]:
     """Sort rows by unit, then by hash, then by value of the key, and find the distinct (unit, key) pairs.
 
-    Each row has an integer for its unit, the cell of its key, and a hash of both. The first `bits` of the 64 bits of
-    all units are equal. `rank` returns the ranks of cells by value, and is called only if different keys of a unit
-    have equal hashes. Return the positions of the rows in sorted order, and where each pair begins in this order.
+    Each row has an integer for its unit, the cell of its key, and a hash of both. The integers of all units begin
+    with the same `bits` bits. `rank` returns the ranks of cells by value. It is called only if different keys of a
+    unit have equal hashes. Return the positions of the rows in sorted order, and where each pair begins in it.
     """
     for_position = np.uint64(max(units.size - 1, 1).bit_length())
     for_hash = np.uint64(64 - UNIT_BITS) - for_position

@@ -75,7 +75,7 @@ def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
         outside = [at for at, (column, part) in parts if not _cells(column.alias("key_0").to_frame(), part)[1].all()]
         usable[present] = inside
         cells = cells.filter(pl.Series(inside))
-    # If no column was converted, distinct keys map to different cells, and duplicates need not be searched for.
+    # If no column was converted, distinct keys map to different cells, so there is no need to search for duplicates.
     unchanged = cells.height == keys.height and (cells.schema == keys.schema or not has_duplicates(cells))
     return PlacedKeys(present, usable, cells, missing, outside, unchanged)
 

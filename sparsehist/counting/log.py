@@ -111,7 +111,7 @@ def shown(file: str) -> str:
 
 
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
-    """A context that replaces exceptions of an engine, which may quote data or credentials, with sparsehist errors.
+    """Context manager: replace an engine's exceptions, which may quote data or credentials, with sparsehist errors.
 
     If the engine fails, the files of the log are read one by one, to find an unreadable file. `error_of` returns the
     error for an exception that it recognises, and None for any other exception.

@@ -31,7 +31,7 @@ def sum_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Name the converted column of every measure that reads a column. Return a dict from these names to measures."""
+    """Return a dict from the name of each converted column to its measure. Measures without a column are left out."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
@@ -70,7 +70,7 @@ def steps_sql(
     value = cast("double", column)
     size, up, down = f"abs({value})", cast("double", str(rises)), cast("double", str(per))
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
-    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps or one more; the CASE below corrects it
+    near = f"floor({size} * {down} / {up} + 0.5)"  # may be one step too many; the CASE in `steps` corrects this
     reached = f"{near} * {up} / {down}"
     reached = reached if exact is np.float64 else cast("double", cast("real", reached))
     steps = cast(
@@ -93,7 +93,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
             .cast(pl.Float64, strict=False)
             .map_batches(lambda values: float_steps(values, measure, exact), pl.Int32, is_elementwise=True)
         )
-    # First clip to slightly more than the bounds, so that value times denominator of the step fits in 64 bits.
+    # First clip values to slightly wider bounds. Then their product with the step's denominator fits in 64 bits.
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
     outermost = most * measure.step.numerator // measure.step.denominator + 1
     value = pl.col(column).clip(upper_bound=outermost) if dtype == pl.UInt64 else pl.col(column)

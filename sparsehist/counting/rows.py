@@ -10,11 +10,11 @@ import numpy as np
 
 from sparsehist.typing import AnyArray, IndexArray, NDArray
 
-GROUP_BITS = 8  # the group of a row is an integer of this number of bits, which depends only on its unit
+GROUP_BITS = 8  # number of bits of the group of a row; all rows of a unit are in the same group
 
 
 class Rows:
-    """The rows of a log as integers: a word for the unit, a word for the key, and the steps of each measure. Secret.
+    """The rows of a log as integers: words for unit and key, and each measured value as a number of steps. Secret.
 
     A word is an integer of at most 64 bits that identifies a unit or key (`words.py`). `add` is thread-safe.
 
@@ -32,7 +32,7 @@ class Rows:
         return sum(int(bounds[-1]) for _, bounds in self._blocks)
 
     def add(self, group: NDArray[np.uint8], *columns: AnyArray) -> None:
-        """Add a batch of rows: for each row, its group and a value of each column; shape (n,) each."""
+        """Add a batch of n rows: the group of each row, and the columns of the batch. Each array has shape (n,)."""
         order = np.argsort(group, kind="stable")  # radix sort
         bounds = np.append(0, np.cumsum(np.bincount(group, minlength=1 << GROUP_BITS)))
         block = [np.take(column, order, mode="clip") for column in columns]

@@ -91,7 +91,7 @@ def _written(name: str, dtype: pl.DataType) -> list[pl.Expr]:
 
 
 def sha256_of(pairs: pl.Series, salt: bytes) -> pl.Series:
-    """Return hexadecimal SHA-256 digests of the salt and each encoded pair, which define the portable order."""
+    """Return SHA-256 digests (hexadecimal) of salted (unit, key) pairs. Their order is called the portable order."""
     import duckdb
 
     messages = pl.select(message=pl.lit(salt.hex()) + pairs)

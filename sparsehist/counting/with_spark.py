@@ -1,4 +1,4 @@
-"""Count a Spark frame with Spark SQL. Only counts leave Spark.
+"""Count the units of each key of a log in a Spark DataFrame, with Spark SQL. Only the counts leave Spark.
 
 Spark runs the query of `counting_sql` with two additions: invalid rows may be refused, and a unit may add less
 than 1 to a count. Rows are shuffled once, by unit. Keys are hashed and put in portable order only for units with
@@ -70,7 +70,7 @@ def in_order(log: Log, request: CountRequest, salt: bytes) -> Iterator[pl.DataFr
 
 @contextmanager
 def _refusals(log: Log, rules: list[DataError]) -> Iterator[None]:
-    """Replace an exception that Spark raises for an invalid row with the error of the violated rule."""
+    """Context manager: if Spark fails because of an invalid row, raise the error of the violated rule instead."""
 
     def error_of(failure: BaseException) -> DataError | None:
         raised = re.search(rf"{_REFUSED}(\d+)", str(failure))
@@ -101,7 +101,7 @@ def _run(text: str, frames: dict[str, Frame]) -> Frame:
 
 
 def counted(log: Log, request: CountRequest, rules: list[DataError]) -> Frame:
-    """Return a lazy Spark frame of counts (key_0, …, count, sum_0, …). Append the errors it may raise to `rules`."""
+    """Return counts (key_0, …, count, sum_0, …) as a lazy Spark frame. Append errors for invalid rows to `rules`."""
     request.report("counting")
     measured = [each.column for each in request.measures]
     for column in (*request.unit, *request.key, *measured):

@@ -1,4 +1,4 @@
-"""Convert columns of a log to words: one integer of at most 64 bits per row, equal only for equal rows.
+"""Convert columns of a log to words: one integer of at most 64 bits for each row. Different rows get different words.
 
 An integer becomes its offset from the smallest integer of its range, which needs no hash or table. A text or bytes
 value becomes a 32-bit code from an exact table (`codes.py`). The numbers of several columns are packed into one word;
@@ -73,7 +73,7 @@ class Categories:
     def codes(self, rows: pl.DataFrame) -> Codes32:
         codes = rows.to_series().to_physical().to_numpy().astype(np.uint32, copy=False)
         with self._lock:
-            self._column = rows.to_series()  # keep a column with the categories, as Polars may renumber unused ones
+            self._column = rows.to_series()  # Polars may renumber categories that no column uses, so keep a column
             self._seen.resize(max(self._seen.size, int(codes.max(initial=0)) + 1), refcheck=False)
             self._seen[codes] = True
         return codes
@@ -159,7 +159,7 @@ class Words:
         self.n_cells = self._fields[0].n_cells << self._shifts[0]
 
     def cells(self, words: Numbers32or64) -> tuple[Numbers32or64, BoolArray | slice]:
-        """Return the cell of each word, and a mask or slice of the words in the domain. Call `place` first."""
+        """Return the cells of words, and a mask or slice of the words that have a cell. Call `place` first."""
         if all(one.cell_of is None for one in self._fields):
             return words, slice(None)
         parts, inside = self._parted(words), np.ones(words.size, dtype=bool)

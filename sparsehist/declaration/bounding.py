@@ -87,7 +87,7 @@ class Shares:
         )
 
     def _most_at(self, weight: int) -> int:
-        """Return the most keys that a unit can have if its weight is to be at least `weight` parts of a count."""
+        """Return the most keys that a unit can have without its weight falling below `weight` parts of a count."""
         if self.norm == "l1":
             return self.keys * self.parts // weight
         return self.keys * self.parts**2 // weight**2

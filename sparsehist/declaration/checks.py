@@ -28,7 +28,7 @@ def checked_name(what: str, name: str) -> str:
 
 
 def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | None:
-    """Return text that the ledger will keep forever. Raise an error if it is too long or not printable."""
+    """Return a text for the ledger, which keeps it forever. Raise an error if it is too long or not printable."""
     valid = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()
     rule = f"{what} stays in the ledger permanently: it must be one line of up to {LONGEST_REASON} characters"
     return checked(valid or (text is None and not needed), rule, text, what)

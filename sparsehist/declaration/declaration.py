@@ -191,7 +191,7 @@ class Declaration(Record):
         if isinstance(self.bounding, Share) and self.bounding.most_keys is None:
             self._fix("bounding", replace(self.bounding, most_keys=_MOST_OVER_MAX * self.max_keys))
         self._check_together()
-        _ = self.shares  # raises an error if a weight would be rounded down to 0
+        _ = self.shares  # computing the weights raises an error if one would be rounded down to 0
         if self.every is not None:
             self._fix("population", self.name)
 
@@ -292,7 +292,7 @@ class Declaration(Record):
 
     @property
     def touched(self) -> list[tuple[int, int]]:
-        """Pairs (weight, most): a unit may add this weight, in parts of a count, to each of at most `most` keys."""
+        """Pairs of a weight, in parts of a count, and the most keys to which a unit can add this weight."""
         return [(1, self.max_keys)] if (shares := self.shares) is None else shares.most_at()
 
     @property

@@ -35,7 +35,7 @@ class Parameter:
     most: int | None = None  # largest allowed whole number
     choices: tuple[Any, ...] = ()  # the allowed values; empty if they are not limited to a list
     read: Callable[[Any], Any] | None = None  # function that converts a given value to its canonical form
-    show: Callable[[Any], str] | None = _readable  # formats the value for tables; None leaves it out of them
+    show: Callable[[Any], str] | None = _readable  # formats the value for tables; if None, tables do not show it
     option: Any = str  # type of the command-line option; None if there is no option
     sql: bool = True  # whether SQL accepts the parameter in WITH (…)
     example: str = ""  # an example value in SQL
@@ -90,7 +90,7 @@ class Record:
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Return a function that reads text as a record of one of the classes `kinds`, and returns records unchanged."""
+    """Return a function that parses text as an instance of a class in `kinds`, and returns instances unchanged."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
     notation = Notation(what, "numbers, strings, True and False", lambda: advice, bare=True)
 

@@ -114,7 +114,7 @@ class Every(Record):
         return f"{USER}-{self.period}"
 
     def per_period(self, n_periods: int) -> int:
-        """Return how many periods can change if the rows of one unit in one period are removed: 1 or 2.
+        """Return the number of periods that can change if the rows of one unit in one period are removed: 1 or 2.
 
         Two periods can change if `most_periods` is set, because the unit may then count in a later period instead
         (docs/mathematics.md, Periods).

@@ -38,7 +38,7 @@ class DenseRelease:
     """A release of all entries of a vector at one level. All fields are public.
 
     Attributes:
-        values: True values plus noise, after post-processing; shape (n,), read-only, int64; float64 for real noise.
+        values: Noisy values after post-processing, read-only; shape (n,). They are int64, or float64 for real noise.
         family: The noise family, with its sensitivity.
         level: The exact level.
         metadata: level, noise, sensitivity, std, grid (step of published values), truth_step (step of true values),

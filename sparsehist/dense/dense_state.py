@@ -68,13 +68,13 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth with noisy values at the level `cap`. All levels up to the cap can still be drawn.
 
     Real-valued noise is first rounded to a grid whose step is about 2**-25 times the std at the cap. Otherwise, the
-    low bits of the remaining noise would show how large it was before. An interrupted `seal` erases values and noise.
+    low bits of the remaining noise would show how much was subtracted. An interrupted `seal` erases values and noise.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"seal at the finest released level, not at {level_text(cap)}")
     family = state.family
     if not family.integer and any(family.std(level) > _WIDEST * family.std(cap) for level in state.offsets):
-        raise LevelOrderError(f"cannot seal: std of a level is over 2**20 times that of level {level_text(cap)}")
+        raise LevelOrderError(f"cannot seal: a level has more than 2**20 times the std of level {level_text(cap)}")
     if cap not in state.offsets:
         state.offsets[cap] = draw_level(state, cap, rng=rng)
     try:

@@ -1,8 +1,8 @@
 """Laplace noise at all levels of an interval, stored as the jumps of the noise path.
 
 Towards coarser levels, the noise jumps at rate 2/level (per unit of level). Each jump adds a Laplace draw of scale
-sensitivity/level. To extend a path towards finer levels, let noise x jump at rate 1/level + |x|/sensitivity, to noise
-y whose density is proportional to exp(-level (|y| + |x - y|)/sensitivity).
+sensitivity/level. To extend a path towards finer levels, noise x jumps at rate 1/level + |x|/sensitivity. The
+noise y after the jump has a density proportional to exp(-level (|y| + |x - y|)/sensitivity).
 
 Source: [KHP section 3.4], jumps by eq. (22). Papers: [ARNP Figure 1]; [KHP Thm 1, section 3.4].
 """
@@ -61,7 +61,7 @@ class LaplacePath:
     def jumps(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return coordinate, level and size of all m jumps, sorted by coordinate, then by descending level.
 
-        Shape (m,) each. The noise at a level is the noise at the finest level plus all jumps between the two levels.
+        Arrays have shape (m,). The noise at a level is the noise at the finest level plus all jumps between the two.
         """
         before = np.concatenate([[0.0], self._jumps.values[:-1]])
         first = np.diff(self._jumps.coordinate, prepend=-1) != 0

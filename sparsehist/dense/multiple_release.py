@@ -169,7 +169,7 @@ class MultipleRelease:
         ancestors: tuple[tuple[str, str], ...] = (),
         path: str | None = None,
     ) -> None:
-        """Set all fields. In a resale, `ancestors` lists all releases that led to it, as (noise path, level)."""
+        """Set all fields. For a resale, `ancestors` lists the chain of resold releases: (noise path, level)."""
         self._state, self._cap, self._step, self._charge = state, cap, step, charge
         self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
         self._lock, self._process = threading.Lock(), os.getpid()
@@ -214,7 +214,7 @@ class MultipleRelease:
                     f"requested level {level_text(target)}, cap {level_text(self._cap)}, difference "
                     f"{level_text(target - self._cap)}; nothing was released"
                 )
-            state.family.statement(target)  # raises an error for a family without a guarantee
+            state.family.statement(target)  # `statement` raises an error for a family without a guarantee
             grid = step_of(state, target, self._step)
             if target not in state.offsets:
                 self._require_own_process()
@@ -237,7 +237,7 @@ class MultipleRelease:
             return VectorRelease(published(state, target, grid), state.family, target, about)
 
     def seal(self) -> None:
-        """Erase the truth. Levels up to the cap can still be released, with the same distribution.
+        """Erase the true values. Levels up to the cap can still be released; their distributions do not change.
 
         Keep only the release at the cap, drawn now if necessary, and noise that is independent of the truth.
         Without a cap, the finest released level becomes the cap. The array that the caller passed is not erased.

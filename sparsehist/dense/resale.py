@@ -101,7 +101,7 @@ def tighten(
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:
-    """Return the grid step at a level: 1 for integers, else `step`; if None, min(truth_step, 2**⌊log2(std) - 4⌋)."""
+    """Return the grid step at a level: 1 for integers, else `step` (default min(truth_step, 2**⌊log2(std) - 4⌋))."""
     if state.family.integer:
         return 1.0
     std = state.family.std(level)
@@ -159,6 +159,6 @@ def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
     below: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         below[line[depth + 1][0] if line[depth][1] == top else ""].append(line)
-    # Branches add independent noise to their ancestor. In its best estimate from all branches, precisions add up.
+    # Branches add independent noise to the ancestor, so the precisions (1/variance) of their estimates of it add up.
     precisions = [1 / (1 / _joint(branch, exact=exact) - 1 / top) for branch in below.values()]
     return 1 / (1 / top + 1 / sum(precisions, Fraction(0)))

@@ -52,7 +52,7 @@ def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
 
 
 def keep_on_lattice(noise: FloatArray, step: float) -> None:
-    """Replace each number in place by the middle of the interval (k * step, (k + 1) * step] around it, for whole k.
+    """Replace each number x in place by (k + 1/2) * step, where k is the integer with k * step < x <= (k + 1) * step.
 
     Rounding the results to a coarser grid gives the same values as rounding the original numbers to that grid.
     """

@@ -101,7 +101,7 @@ class Check:
         return Relation(tuple(self._unit(below, one) for one in node["expressions"]), below.private)
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
-        """Return a unit column's index if the expression is this column or an injective cast of it; or else None."""
+        """Return the index of the unit column that an expression copies or casts injectively, else None."""
         if expression["_column"] is not None:
             return below.units[expression["_column"]]
         if expression["_function"] != "__cast" or (expression.get("function_data") or {}).get("try_cast"):
@@ -204,7 +204,7 @@ class Check:
     def _distinguished(orders: list[Node]) -> set[int]:
         """Return the indices of the columns in which rows that tie in ORDER BY have identical values.
 
-        If a column may contain 0.0 and -0.0, ORDER BY must contain a struct of it, and this struct cast to text.
+        A column with 0.0 and -0.0 is included only if ORDER BY has a struct of the column and the text of the struct.
         """
         structs = [one for one in orders if one["_function"] == "struct_pack"]
         casts = [one for one in orders if one["_function"] == "__cast" and one["_type"]["id"] == "VARCHAR"]
@@ -256,7 +256,7 @@ def _planned(query: Rewriting) -> tuple[list[str], Node]:
 
 
 def _node(node: Node) -> Node:
-    """Add _kind, _function, _type and _column to a plan node. Drop alias and position, which comparisons ignore."""
+    """Add _kind, _function, _type and _column to a plan node. Drop alias and position, to make nodes comparable."""
     kept = {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
     kind = str(node.get("expression_class", node.get("type"))).removeprefix("LOGICAL_")
     type_ = node["value"]["type"] if kind == "BOUND_CONSTANT" else node.get("return_type", {})

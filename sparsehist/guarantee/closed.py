@@ -43,7 +43,7 @@ class Closed:
         connection = connected(spill, autoload_known_extensions=False)
         if _FLOATS.search(str(self.columns)):
             # DuckDB sorts NaN above all other numbers, but the min/max statistics of Parquet files omit NaN. Disable
-            # optimizers that use these statistics. A filter in a file reader would use them too; `_put` prevents it.
+            # optimizers that use these statistics. `_put` prevents filters in file scans, which would use them too.
             connection.execute("set disabled_optimizers = 'statistics_propagation,join_filter_pushdown'")
         for view in self.sources:
             self._put(connection, view)
@@ -59,7 +59,7 @@ class Closed:
         source, columns, listed = self.sources[view], self.columns[view], []
         for name, kind in columns.items():
             cast = f"cast({quoted(name)} as {kind})"
-            if _FLOATS.search(kind):  # DuckDB never moves a filter on two columns into a file reader
+            if _FLOATS.search(kind):  # DuckDB never pushes a filter on two columns down into a file scan
                 other = next((other for other in columns if other != name), name)
                 cast = f"case when {quoted(name)} is null and {quoted(other)} is null then null else {cast} end"
             listed.append(f"{cast} as {quoted(name)}")
@@ -79,7 +79,7 @@ class Closed:
 
 
 def connected(spill: ExitStack, **settings: bool | int) -> duckdb.DuckDBPyConnection:
-    """Open a DuckDB connection that does not see Python variables. Closing `spill` deletes its temporary files."""
+    """Open a DuckDB connection that sees no Python variables. `spill.close()` deletes its temporary files."""
     alone = {"autoinstall_known_extensions": False, "python_enable_replacements": False}
     connection = duckdb.connect(":memory:", config={**alone, **settings})
     ((progress,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()

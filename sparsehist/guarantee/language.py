@@ -130,7 +130,7 @@ def unit_kind(kind: Node) -> str:
 
 
 def is_injective(before: Node, after: Node) -> bool:
-    """Return whether different units stay different, and equal units equal, if they are cast to another type."""
+    """Return whether a cast from type `before` to `after` keeps different units different and equal units equal."""
     kinds = unit_kind(before), unit_kind(after)
     return "" not in kinds and (kinds[0] == kinds[1] or (before["id"] in _TO_TEXT and kinds[1] == "VARCHAR"))
 

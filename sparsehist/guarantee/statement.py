@@ -81,13 +81,13 @@ class Rewriting:
     def renamed(self, name: str) -> set[str]:
         """Return `name`, and the names of all columns from which the query may compute a column called `name`."""
         names = {folded(name)}
-        for node in 9 * list(nodes(self.tree)):  # each of nine passes follows at least one renaming
+        for node in 9 * list(nodes(self.tree)):  # nine passes, to follow chains of up to nine renamings
             if "class" in node and folded(str(node.get("alias", ""))) in names:
                 names |= {folded(inner["column_names"][-1]) for inner in nodes(node) if "column_names" in inner}
         return names
 
     def _select(self, text: str, **inserted: Node) -> Node:
-        """Parse a SELECT into a tree without positions. `inserted` maps names of tables or columns to new nodes."""
+        """Parse a SELECT to a tree without positions. Replace tables and columns named in `inserted` by its nodes."""
 
         def plain(node: Node) -> Node:
             name = (node.get("column_names") or [node.get("table_name")])[0]
@@ -154,10 +154,10 @@ class Rewriting:
         return self._file(node, self._expression(f"{reader}({_literal(path[0])})"), alias)
 
     def _file(self, node: Node, call: Node, alias: str = "") -> Node:
-        """Return the view that replaces a call of a file reader. Its `Source` contains the call as SQL text."""
+        """Return the view that replaces a call of a file reader. The `Source` of the view contains this call."""
         name = call["function_name"].lower()
         require(name in READERS, f"{name}(…) is not a source: use {', '.join(READERS)}, or pass a table in tables=")
-        try:  # compute a struct of the arguments, which fails unless they are constants with different names
+        try:  # evaluate the arguments as a struct: DuckDB refuses arguments that are not constants or share a name
             first, *options = call.get("arguments", ())
             pairs = [(one["expression"]["left"]["column_names"][-1], one["expression"]["right"]) for one in options]
             named = [{"name": name, "expression": value} for name, value in pairs]
@@ -206,8 +206,8 @@ class Rewriting:
     def break_ties(self) -> None:
         """Extend each ORDER BY in which the order of ties may change a result, so that only equal rows tie.
 
-        In windows of a SELECT with GROUP BY, the expressions of GROUP BY are added. Otherwise, the row of each table
-        in FROM is added as a struct, and again as text, because the text of 0.0 differs from that of -0.0.
+        In windows of a SELECT with GROUP BY, ORDER BY is extended by the expressions of GROUP BY. Otherwise, ORDER BY
+        is extended by the row of each table in FROM: as a struct, and again as text, in which 0.0 and -0.0 differ.
         """
         for select in [node for node in nodes(self.tree) if node.get("type") == "SELECT_NODE"]:
             tables, groups = _tables(select.get("from_table") or {}), select.get("group_expressions", ())

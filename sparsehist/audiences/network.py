@@ -45,8 +45,8 @@ class View(Mapping[Any, Any]):
 class Network:
     """A network: each person in a public graph owns a value and reads noisy values of others.
 
-    One `MultipleRelease` releases all values together, once for each distance. All readers at the same distance from
-    an owner see the same noisy value of this owner. Several readers together know no more about an owner than the
+    The values of all people are one vector, which is released once for each distance. All readers at one distance
+    from an owner see the same noisy value of the owner. Several readers together know no more about an owner than the
     nearest of them. After `to_bytes`, only one copy of a network may draw noise.
 
     Args:
@@ -106,7 +106,7 @@ class Network:
         return self.coalition([reader])
 
     def coalition(self, readers: Iterable[Hashable]) -> View:
-        """Return what readers know together: for each owner, the value that the nearest of these readers sees.
+        """Return what readers know together: for each owner, the value that the reader nearest to the owner sees.
 
         Raises:
             InputError: If there are no readers, or a reader is not in the graph.

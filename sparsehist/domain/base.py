@@ -37,8 +37,8 @@ _READABLE = 10**9
 class Domain(abc.ABC):
     """The set of all keys that a histogram can count; each key is one cell.
 
-    Domains are immutable and hashable, and are compared by value. A domain with fewer than 2**63 cells numbers them
-    from 0 in a fixed order.
+    Domains are immutable and hashable, and are compared by value. If a domain has fewer than 2**63 cells, these are
+    numbered from 0 in a fixed order.
 
     Example:
         >>> domain = Domain.parse("integers(5, 10)")

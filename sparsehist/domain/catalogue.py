@@ -79,7 +79,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
         for key, value in named.items():
             if key not in ("file", "column", "kind", "sha256"):
-                # If there are more than four named arguments, their names may be data of a log, so do not show them.
+                # More than four named arguments may be data that were passed by mistake, so do not show their names.
                 which = f" {shown(key)}" if len(named) <= 4 else ""
                 raise DomainError(f"catalogue(): unknown argument{which}; write {cls.example}")
             if not isinstance(value, str):
@@ -95,7 +95,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         return cls(values or None, **named)
 
     def write_parquet(self, path: Path | IO[bytes]) -> None:
-        """Write the values to a Parquet file of one column, which `Domain.parse` can read as one of its `files`."""
+        """Write the values to a one-column Parquet file. `Domain.parse` can read this copy of a catalogue."""
         try:
             self.values.alias("value").to_frame().write_parquet(path)
         except OSError as error:

@@ -77,7 +77,7 @@ def check_series(series: pl.Series, kind: str | None) -> pl.Series:
 
 
 def sha256_of(values: pl.Series) -> str:
-    """Return the SHA-256 digest of catalogue values. It covers their dtype, the lengths of strings, and all bytes."""
+    """Return the SHA-256 digest of catalogue values: of their dtype, the lengths of strings, and all bytes."""
     digest = hashlib.sha256(f"{values.dtype}\n".encode())
     if values.dtype == pl.String:
         digest.update(values.str.len_bytes().to_numpy().astype("<u8").tobytes())

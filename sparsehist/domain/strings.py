@@ -2,7 +2,7 @@
 
 If `max_bytes` is given, a character's length is its number of UTF-8 bytes, otherwise 1. Let a_c be the number of
 characters of length c, and W(r) the number of strings of length r. Then W(0) = 1 and W(r) = Σ_c a_c·W(r − c). Strings
-are sorted by length, then code points, and numbered from 0. To draw a string, draw its number (maybe over 64 bits).
+are numbered from 0, by length and then code points. To draw a string, draw its number, which can exceed 64 bits.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 class _Group(NamedTuple):
-    """The characters of one length, `cost`: their number, and the number of shorter characters in the alphabet."""
+    """The characters of an alphabet that have length `cost`: their number, and how many characters are shorter."""
 
     cost: int
     size: int
@@ -173,7 +173,7 @@ class _Group(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Tables to number strings: character groups, and how many strings have each length, or are shorter than it."""
+    """Tables to number strings: groups of characters and, for each r, how many strings have length r, or up to r."""
 
     groups: list[_Group]
     of_length: list[int]

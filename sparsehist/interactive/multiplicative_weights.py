@@ -128,11 +128,11 @@ class Weighing:
 
     @cached_property
     def _each(self) -> Fraction:
-        """Largest epsilon of an update and its comparisons for which the whole session costs at most its level."""
+        """Largest epsilon that each update with its comparisons may have, given the level of the whole session."""
         level = as_level(self.level)
         if self.currency == PURE:
             return level / (self.updates + (_WATCH if self.measured else 0))
-        low = high = float(level) / (self.updates + 1)  # with this epsilon, the session costs at most its level
+        low = high = float(level) / (self.updates + 1)  # begin the search at an epsilon that is small enough
         while self._rho(Fraction(high)) <= level:
             high *= 2
         found = rounded_down(Fraction(root(lambda each: float(self._rho(Fraction(each)) - level), low, high)))
@@ -176,11 +176,11 @@ class Weighing:
             DeclarationError: If the mass is unknown, or if a release is given but not declared, or vice versa.
         """
         if self.mass is None or self.started != (release is not None):
-            raise DeclarationError("declare mass= first; start() needs a release if started=True, and none otherwise")
+            raise DeclarationError("declare mass= before start(); give start() a release exactly if started=True")
         first, given = first_guess(self, release), np.asarray(counts)
         if given.shape != (self.cells,) or given.dtype.kind not in "iuf":
             raise DataError(f"counts must be numbers, one for each cell; the number of cells is {self.cells}")
-        true = given.astype(np.float64)  # in doubles, sums of integers below 2**40 are exact
+        true = given.astype(np.float64)  # doubles add integers exactly if their sum is below 2**40
         if not (true.min() >= 0 and bool((true == np.rint(true)).all()) and true.sum() < 2.0**40):
             raise DataError("counts must be non-negative integers with a sum below 2**40")
         state = MultiplicativeWeights(self, true, first, np.zeros(self.cells), self.updates, 0.0)
@@ -203,7 +203,7 @@ class Weighing:
 
 
 def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArray:
-    """Return the first hypothesis, as shares of the mass: uniform, or 15/16 as in the release and 1/16 uniform."""
+    """Return the first hypothesis, in shares of the mass: uniform, or 15/16 of a release plus 1/16 uniform."""
     uniform = np.full(session.cells, 1.0 / session.cells)
     if release is None:
         return uniform
@@ -217,7 +217,7 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
 def verdict(
     guess: float, truth: float, threshold: float, noise: Callable[[], float]
 ) -> Literal["high", "low"] | None:
-    """Return "high" or "low" if the guess is above or below the noisy truth by at least the threshold, else None."""
+    """Return "high" or "low" if `guess` plus noise is above or below `truth` by at least `threshold`, else None."""
     if guess >= threshold + truth - noise():
         return "high"
     return "low" if guess <= truth + noise() - threshold else None

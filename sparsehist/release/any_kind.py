@@ -34,10 +34,10 @@ def request_of(
     existing_kind: str | None = None,
     **parameters: Any,
 ) -> tuple[Request, pipeline.Opener]:
-    """Return the arguments of `Series.release` as a checked `Request`, and a function that opens the noise path.
+    """Check the arguments of `Series.release`. Return them as a `Request`, with a function that opens the noise path.
 
-    The kind of the release follows from the given arguments and from `existing_kind`, which is the kind of the
-    existing release with the requested name (such as "workload"), or None if there is no such release.
+    The arguments determine the kind of the release, together with `existing_kind`: the kind of the existing release
+    with the requested name, such as "workload", or None if there is no such release.
     """
     chosen = {word: value for word, value in parameters.items() if value is not None}
     levels = level_fields(level, epsilon, delta)
@@ -78,7 +78,8 @@ def release(
 ) -> Release | WorkloadRelease:
     """Make a release of a series, or return the existing release called `name`.
 
-    `series` is a declaration or a name. If the file `target` cannot be written, raise an error before drawing noise.
+    `series` is the declaration or the name of the series. `target` is the file to which the caller will write the
+    release; if this file cannot be written, raise an error before drawing noise.
     """
     checked_name("release", name)
     with home.hold() as state:

@@ -65,7 +65,7 @@ class MeasureSums:
     """Public parameters of the noisy sums of one measure (for example, of a price) in a release."""
 
     measure: Measure
-    family: Family  # noise family of a sum, in rounding steps of the measure (`measure.step`)
+    family: Family  # noise family of a sum that is counted in multiples of `measure.step`
     level: Fraction  # level of the sums; each measure has its own noise path
 
     def __post_init__(self) -> None:
@@ -74,25 +74,25 @@ class MeasureSums:
 
     @property
     def std(self) -> float:
-        """Standard deviation of the noise of a sum, in units of the measure's column."""
+        """Standard deviation of the noise of a sum, on the scale of the measure's column."""
         return self.family.std(self.level) * float(self.measure.step)
 
     @property
     def grid(self) -> float:
-        """Spacing of published sums, in rounding steps: 1 for integer noise, or a power of two near std/16."""
+        """Spacing of published sums, in multiples of `measure.step`: 1 for integer noise, else about std/16."""
         if self.family.integer:
             return 1.0
         return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)
 
     def within(self, alpha: float) -> float:
-        """Return the bound, in units of the column, that a sum's error exceeds with probability at most `alpha`."""
+        """Return a bound on a sum's error, on the scale of the column. It fails with probability at most `alpha`."""
         grid = 0.0 if self.family.integer else self.grid / 2
         distance = float(self.family.inverse_log_tail(math.log(alpha / 2), self.level)) + grid
         return distance * float(self.measure.step)
 
     @property
     def variance(self) -> float:
-        """Variance of a published sum, from noise and rounding, in squared units of the measure's column."""
+        """Variance of a published sum due to noise and rounding; sums are on the scale of the measure's column."""
         return self.std**2 + (self.grid * float(self.measure.step)) ** 2 / 12
 
     @property
@@ -126,7 +126,7 @@ def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Leve
 
 
 def measure_sums(declaration: Declaration, level: Level | Mapping[str, Level] | None) -> tuple[MeasureSums, ...]:
-    """Return a `MeasureSums` for each measure to release. `level` is the caller's argument `measures=`."""
+    """Return the `MeasureSums` of all requested measures. `level` is their level, or maps each of them to a level."""
     levels = {} if level is None else levels_by_name(declaration.measures, level)
     return tuple(
         MeasureSums(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))
@@ -200,8 +200,8 @@ def _within(
 def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
     """Choose the threshold of a release of cells, and return its metadata.
 
-    `past` has a pair for each level released before: the level, and the lowest threshold of its releases. Thresholds
-    apply to noisy counts before rounding.
+    For each level released before, `past` contains the level and the lowest threshold of the releases at this level.
+    All thresholds are compared with noisy counts that are not rounded yet.
     """
     family, level = declaration.family_in_units, present(request.level)
 
@@ -226,10 +226,10 @@ def parameters_at(
     past: _Past,
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
-    """Choose the threshold. Return the metadata fields that releases of cells and of running counts have in common.
+    """Choose the threshold, and return the metadata fields that releases of cells and of running counts share.
 
-    `point` is the step (0 for cells) and the level of the release. `past` has a triple for each earlier
-    point: the point, its noise family, and the lowest threshold of its releases. All noise is in parts of a count.
+    `point` is the step (0 for cells) and the level of the release. For each earlier release point, `past` contains
+    the point, its noise family, and the lowest threshold of its releases. Noise families are in parts of a count.
 
     `still_lazy(threshold)` returns None if the noise of empty cells can be drawn lazily at this threshold. Otherwise,
     it returns the largest P[noise > threshold] at which lazy drawing is possible.
@@ -341,8 +341,8 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
     """Return the joint guarantee of all releases of a series with an open domain, in words.
 
-    `words` states the guarantee of the noise of all releases together, and `finest` is their largest level. `delta`
-    bounds the probability that they publish a key that only one unit has.
+    `words` is the guarantee of the noise of all releases together, as text, and `finest` is their largest level.
+    `delta` bounds the probability that any of these releases publishes a key that only one unit has.
     """
     zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
     joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"
@@ -353,7 +353,7 @@ def joint_statement(declaration: Declaration, words: str, finest: Fraction, delt
 
 
 def sums_published(metadata: CellMetadata) -> tuple[MeasureSums, ...]:
-    """Return the parameters of the sums of measures in a release, read from the metadata of the release."""
+    """Return the parameters of all sums of measures in a release, given the metadata of the release."""
     return measure_sums(metadata.declaration, metadata.measure_levels)
 
 
@@ -361,8 +361,9 @@ def measure_limits(frame: pl.DataFrame, metadata: CellMetadata, alpha: float) ->
     """Return confidence limits of a release's sums and means; each interval has a confidence of at least 1 - `alpha`.
 
     Columns have names such as price_sum_low, price_sum_high, price_mean_low and price_mean_high; shape (rows,) each.
-    Limits of means are computed only for Gaussian noise. They are infinite if the noisy number of rows with the key
-    is so small that the true number may be 0. If a measure cannot be negative, its limits are at least 0.
+    Limits of means are computed only for Gaussian noise, and are infinite if the noisy number of rows with the key is
+    so small that the true number may be 0. If a measure cannot be negative, the limits of its sums and means are at
+    least 0.
     """
     limits: dict[str, FloatArray] = {}
     laws = {sums.measure.name: sums for sums in sums_published(metadata)}

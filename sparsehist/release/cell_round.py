@@ -1,7 +1,8 @@
 """Draw the noise of a release of counts and of sums of measures, and read the rows of a committed release.
 
-Each measure has its own noise path. When a cell is first published with a sum of the measure, the true sum is stored
-on this path, with noise at all levels released so far. Noise at a later level is added when that level is released.
+Each measure has its own noise path. When a cell is first published with a sum of the measure, the true sum of
+this cell is stored, and its noise is drawn at all levels released so far. Noise at any further level is drawn when
+that level is released.
 The noise of sums is independent of the noise of counts, so noisy counts may decide which sums are published
 (docs/mathematics.md, measures). Sums are committed together with the counts of the release.
 """
@@ -46,7 +47,7 @@ class _TrackingPath(NoisePath):
     """A noise path with a stored list of its tracked cells, that is, the cells whose noise was drawn."""
 
     def tracked(self) -> tuple[Tracked, pl.DataFrame]:
-        """Return the tracked cells, and the keys of the empty ones among them, in the order of the tracked cells."""
+        """Return the tracked cells, and the keys of the tracked empty cells in the same order."""
         path_id, domain = self.path_id, self.locked.declaration.domain
         tracked = Tracked(*np.zeros((2, 0), np.int64)) if path_id is None else self.locked.state.tracked(path_id)
         if path_id is not None and (tracked.position < 0).any():
@@ -190,10 +191,10 @@ class MeasurePath(_TrackingPath):
         )
 
     def sums(self, shown: Shown) -> FloatArray:
-        """Return noisy sums for the rows of a release, in units of the measure's column."""
+        """Return noisy sums for the rows of a release, on the scale of the measure's column."""
         (tracked, empty_keys), step = self.tracked(), self.request.measure.step
         of_cell, nonempty = np.empty(shown.position.size, np.int64), shown.position >= 0
-        order = np.argsort(tracked.position, kind="stable")  # sorts empty cells (position -1) before all others
+        order = np.argsort(tracked.position, kind="stable")  # empty cells (position -1) come first
         of_cell[nonempty] = order[np.searchsorted(tracked.position[order], shown.position[nonempty])]
         numbered = empty_keys.with_columns(cell=order[: empty_keys.height])
         cells = shown.empty_keys.join(numbered, on=empty_keys.columns, how="left", maintain_order="left")["cell"]
@@ -204,7 +205,7 @@ class MeasurePath(_TrackingPath):
 
 
 def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
-    """Return sums plus noise, rounded to the grid. Sums, noise and grid are in rounding steps of the measure.
+    """Return sums plus noise, rounded to the grid. Sums, noise and `grid` are given in multiples of `measure.step`.
 
     Each sum is split into a multiple of the grid step and a remainder. The multiple is added last, so that large sums
     do not make the noise less precise.
@@ -219,7 +220,7 @@ def open_path(locked: LockedSeries, _request: CellRequest) -> CellPath:
 
 
 def _tracked_by_group(files: SeriesFiles, tracked: Tracked) -> IntArray:
-    """Return the number of tracked cells with each nonzero count, in the order of `files.groups`."""
+    """Return the number of tracked cells for each nonzero count in the series, in ascending order of counts."""
     count, start, _ = files.groups
     nonzero = tracked.position[tracked.position >= 0]
     return np.bincount(np.searchsorted(start, nonzero, side="right") - 1, minlength=count.size)
@@ -250,7 +251,7 @@ def _assign_cells(
     counted = counts > 0
     of_file = np.searchsorted(count, counts[counted])
     # The newly tracked cells of a group are consecutive both in the counts file and in `new.group`. So the position
-    # of a cell in the counts file is its index in `new.group` plus an offset that all cells of the group share.
+    # of a cell in the counts file is its index in `new.group` plus an offset, which is the same for the whole group.
     ahead = np.searchsorted(new.group, np.arange(counts.size))
     ahead[counted] = start[of_file] + n_taken[of_file] - ahead[counted]
     of_group = counts[new.group]

@@ -130,7 +130,7 @@ def _registered(state: State, declaration: Declaration, new: SeriesRecord, writt
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return the source to count. An SQL query is checked, and bound to the tables and files that it names now.
+    """Return the source to count. If it is an SQL query, check it, and look up the tables and files that it names.
 
     Raise an error if a row of the query's result may depend on several units, unless the query or the declaration has
     `unverified=True`.
@@ -188,7 +188,7 @@ def _counted(
     else:
         counted = count_keys(log, may_be_empty=may_be_empty, **declared)
         engine = counted.engine
-        if home.reproducible:  # give the same rows in the same order with every engine
+        if home.reproducible:  # make the rows and their order independent of the engine
             counted = CountedKeys.of(counted.frame.filter(pl.col("count") > 0).sort(pl.all()), engine)
         (counts,) = _countable([counted.counts], may_be_empty=True)
         how["progress"]("writing")

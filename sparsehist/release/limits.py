@@ -1,7 +1,7 @@
 """Set budgets of populations, raise caps of series, and declare populations disjoint.
 
-Each of these changes is stored as an event. `budget_event` checks a budget against a ledger and needs no store, so a
-dry run refuses the same budgets as a real call.
+Each of these changes is stored as an event. `budget_event` needs only a ledger to check a budget, and no store.
+Therefore dry runs can call it, too, and refuse the same budgets as real calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def set_budget(home: Home, **parameters: Any) -> str:
 def budget_event(
     ledger: Ledger, *, population: str = "default", reason: str | None = None, **amounts: Any
 ) -> tuple[dict[str, Any], str]:
-    """Check a budget. Return the event that sets this budget in a store, and the budget in words."""
+    """Check a new budget against the ledger. Return the event that sets this budget, and the budget in words."""
     checked_name("population", population)
     checked_text("reason", reason)
     present = [account.declared for account in ledger.of_population(population) if account.dropped is None]

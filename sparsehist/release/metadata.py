@@ -29,8 +29,8 @@ LEVELS = ("0.001", "0.01", "0.1", "1")
 class Request:
     """The parameters of a release, as a caller requested them.
 
-    If the release exists already, a parameter that is None matches any value. `goal` is an (epsilon, delta) that was
-    requested instead of a level. `open_room` is the delta that a release of an open domain may still spend,
+    If the release exists already, parameters that are None are not compared with it. `goal` is an (epsilon, delta)
+    that was requested instead of a level. `open_room` is the delta that a release of an open domain may still spend,
     given the budget and the goal; None if neither limits it.
     """
 
@@ -43,7 +43,7 @@ class Request:
 
     @property
     def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
-        """Other noise paths that this release uses, such as those of measures, each with the level on that path."""
+        """Noise paths that a release uses besides its own, such as paths of measures, with the level on each path."""
         return ()
 
     @property
@@ -60,7 +60,7 @@ class Request:
 def level_fields(
     level: Level | EpsilonDelta | None, epsilon: Level | None = None, delta: Level | None = None
 ) -> dict[str, Any]:
-    """Return the fields `level` and `goal` of a request, given either a level or an epsilon and a delta.
+    """Return the fields `level` and `goal` of a request for a level or for an (epsilon, delta) pair.
 
     A level sets only `level`, and (epsilon, delta) sets only `goal`; the other field is None.
     """
@@ -116,9 +116,9 @@ class Metadata:
     std: float  # standard deviation of a cell's noise (for workloads, root mean square over answers), in counts
     grid: float  # spacing of the grid, in counts; published numbers are multiples of this spacing
     threshold: float | None  # threshold in counts; None if every cell or answer is published
-    numerical_slack: float  # bound on the total variation distance between the computed and the stated distribution
+    numerical_slack: float  # bound on the total variation distance of the release from its stated distribution
     guarantee: str = ""  # in words
-    declaration: Declaration  # for a running series, `declaration.source` describes the steps up to the one released
+    declaration: Declaration  # for a running series, its `source` describes all steps up to the released step
     epsilon_delta: str | None = None  # the (epsilon, delta) that was requested instead of a level
     # Only in a periodic series: total cost of all releases so far, as a rho. `per_period` is the cost if only the
     # rows of a unit in one period are protected, and `per_user` is the cost if all its rows are protected.

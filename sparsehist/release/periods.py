@@ -114,12 +114,12 @@ def append_period(
     rule = present(periodic.every)
     if isinstance(periodic.domain, UnreadDomain):
         raise NotFoundError(
-            "the catalogue of a periodic series is stored with its first period, and there is none yet: call create "
+            "the catalogue of this periodic series is not stored yet, because no period was appended: call create "
             "again with if_exists='reuse', and append the period to the series that create returns; the series is "
             f"{periodic.name!r} of {home!r}"
         )
     if isinstance(source, Counts) and rule.most_periods is not None:
-        raise DeclarationError("most_periods needs rows with their units: append the log, not counts")
+        raise DeclarationError("most_periods needs to know the units: append the log, not counts")
     label, name = names_of_period(periodic, period)
     declaration = replace(periodic, name=name, every=None, period=label)
     further: dict[str, Any] = {}
@@ -131,10 +131,10 @@ def append_period(
             if len(records) >= rule.n_periods:
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
-            # The units of earlier periods are read only if this period is new; otherwise, `counted_into` returns the
-            # existing series of this period. Another process may drop that series before `counted_into` looks for it.
-            # Then the log is counted without knowing which units were counted in earlier periods, but `_check_same`
-            # raises an error before the result is stored.
+            # Read the units of earlier periods only if this period is new. Otherwise, they are not needed, because
+            # `counted_into` returns the existing series of this period. Another process may drop this series in
+            # between. Then the log is counted as if there were no earlier periods, but `_check_same` raises an error
+            # before the wrong counts are stored.
             full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
             series_ids = [record.series_id for record in records]
             further = {
@@ -183,7 +183,7 @@ def finish_periods(home: Home, name: str) -> None:
 
 
 def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesRecord]) -> tuple[pl.DataFrame, str]:
-    """Return the units that were counted in `most_periods` periods, and the data type of units in earlier periods.
+    """Return the units already counted in `most_periods` periods, and the data type of the units in earlier periods.
 
     The result is secret. Each period stores the list of its units in the directory of its series, and this list is as
     secret as the log.
@@ -195,7 +195,7 @@ def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesR
             "periods was erased, by finish() or by dropping a released period"
         )
     lists = [read_frame(record.directory, present(_units_of(record))) for record in records]
-    lists = [units for units in lists if units.height]  # an empty list does not show the data type of units
+    lists = [units for units in lists if units.height]  # leave out empty lists: they do not show the type of units
     if not lists:
         return pl.DataFrame(), ""
     counted = pl.concat([units.rename({units.columns[0]: "unit"}) for units in lists]).group_by("unit").len()

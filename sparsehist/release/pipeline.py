@@ -45,7 +45,7 @@ _Metadata = TypeVar("_Metadata", bound=Metadata)
 
 @dataclass(frozen=True, repr=False)
 class LockedSeries:
-    """A series in a locked store, with all objects that a release reads or changes."""
+    """A series in a locked store: the state of the store, and the record and the declaration of the series."""
 
     home: Home
     state: State
@@ -54,7 +54,7 @@ class LockedSeries:
 
     @cached_property
     def files(self) -> SeriesFiles:
-        """The files with the counts and keys of the series. A running series has `StepFiles` instead."""
+        """The files with the counts and keys of the series. A running series has no such files: see `StepFiles`."""
         return self.state.series_files(self.record)
 
 
@@ -99,7 +99,7 @@ class NoisePath:
     def new_round(
         self, request: Request, metadata: Metadata, stored: dict[str, Any] | None = None, **drawn: Any
     ) -> NewRound:
-        """Return the round that a release adds to the store. If the path is new, the round also adds the path."""
+        """Return the round that a release adds to the store. The first round on a path adds the path, too."""
         path_id: int | PathRecord | None = self.path_id
         if path_id is None:
             integer = drawn["level_noise"].dtype.kind == "i"
@@ -142,7 +142,7 @@ RELEASES = {
 
 
 def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]:
-    """Return a row for each release of a series, oldest first, with the columns of `RELEASES`."""
+    """Return the rows of the table `Series.releases`: one for each release of a series, oldest first."""
     return [{name: release.metadata.get(name) for name in RELEASES} for release in published(state, record)]
 
 
@@ -162,9 +162,9 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the cost of a periodic series up to and including a release, in words and as metadata.
+    """Return the cost of a periodic series up to and including a release, as text and as a dict of metadata.
 
-    Both are empty if the series is not periodic.
+    The text and the dict are empty if the series is not periodic.
     """
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
@@ -188,7 +188,7 @@ def prepared(
     request: _Request,
     metadata: Callable[[_Request], _Metadata],
 ) -> tuple[_Request, _Metadata, tuple[Spending, ...]]:
-    """Prepare a release without drawing noise. Return the request with its level filled in, metadata, and charges.
+    """Prepare a release without drawing noise. Return its request (now with a level), its metadata and its charges.
 
     The function `metadata` computes the metadata of a request. The first charge to the ledger is for the noise of
     counts or answers, and includes the numerical slack of the whole release. The charges for measures follow.
@@ -220,9 +220,9 @@ def prepared(
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
     """Return the largest level, rounded down to 12 digits, that satisfies the requested (epsilon, delta).
 
-    In an open domain, a part of delta is set aside for publishing keys, and the noise gets the rest. If the
-    population has a budget, its route and its split of delta are used. Then a request for the whole (epsilon, delta)
-    of the budget fits into the budget, if nothing was spent before.
+    In an open domain, part of delta is set aside for publishing keys, and the noise gets the rest. If the population
+    has a budget, its route and its split of delta are used, so that a request for the entire (epsilon, delta) of the
+    budget is accepted as long as nothing has been spent.
     """
     law, budget = law_of(declaration.noise), ledger.budget_of(declaration.population)
     share = _split(goal, budget, opens=declaration.domain.is_open).noise
@@ -296,8 +296,8 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
     """Return the guarantee of a release in words, with the (epsilon, delta) that was requested, if any."""
     if request.goal is None:
         return path.statement(request, metadata)
-    # State a level with few digits. It is rounded up, which only weakens the guarantee. If the guarantee of the noise
-    # is neither a rho nor an epsilon, state the exact level.
+    # Levels that were computed from an (epsilon, delta) have many digits. State such a level rounded up, which only
+    # weakens the guarantee; but state it exactly if the guarantee of the noise is neither a rho nor an epsilon.
     level = present(request.level)
     rounded = in_prose(level) if metadata.declaration.family.currency != "none" else level
     counts = " of the counts" if request.beside else ""

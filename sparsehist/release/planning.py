@@ -155,7 +155,7 @@ def _domain_of(d: int | None, domain: object) -> Domain:
 
 @dataclass(frozen=True)
 class Planner:
-    """A planner for releases of a series. It calls the functions that prepare actual releases."""
+    """A planner for the releases of a series. It uses the same functions as actual releases."""
 
     ledger: Ledger
     series_id: str
@@ -201,7 +201,7 @@ class Planner:
         def enough(level: Fraction) -> bool:
             try:
                 metadata, _ = self.release(level)
-            except LevelError:  # above level 1, the noise is too small to be added exactly; below, too large
+            except LevelError:  # the noise is too small (if level > 1) or too large to be exact
                 return level > 1
             return bool(publication_probability(*_law(metadata), [count])[0] >= probability)
 
@@ -214,7 +214,7 @@ class Planner:
         return -rounded_down(-Fraction(math.exp(high)), _DIGITS)
 
     def _cap_of_equal(self, times: int) -> Fraction:
-        """Return the largest cap such that `times` more series with this cap fit into the population's budget."""
+        """Return the largest cap with which `times` more series still fit into the population's budget."""
         cap = self.ledger.largest_equal_cap(self.declaration, checked_whole("equal", times, 1, _MOST_EQUAL))
         if cap is None:
             raise DeclarationError(

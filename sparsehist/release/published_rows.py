@@ -40,14 +40,14 @@ def shown_cells(
 ) -> Shown:
     """Return the tracked cells whose noisy count is above the threshold.
 
-    Counts, noise, threshold and grid are in parts of a count; `unit` is the number of parts in one count.
-    `empty_keys` has the keys of all tracked empty cells. `grid` is None for integer noise, which is not rounded.
+    Counts, noise, threshold and grid are in parts of a count; `unit` says how many parts make one count.
+    `empty_keys` contains the keys of all tracked empty cells. `grid` is None for integer noise, which is not rounded.
     """
     above = noise > threshold - tracked.count
     noisy = noise[above] if grid is None else round_to_grid(noise[above], grid)
     noisy += tracked.count[above]
     if unit != 1:
-        noisy /= unit  # an exact division, because the number of parts is a power of two
+        noisy /= unit  # this division is exact, because the number of parts is a power of two
     empty = pl.Series(above[tracked.position < 0], dtype=pl.Boolean)
     return Shown(tracked.position[above], noisy, empty_keys.filter(empty))
 

@@ -55,9 +55,9 @@ _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
 class Update:
     """A measured answer, and noise for the threshold of later queries. Only `threshold_noise` is secret."""
 
-    high: bool  # whether the answer estimated from the hypothesis was too high
+    high: bool  # whether the hypothesis gave an answer that was too high
     value: int  # in counts
-    threshold_noise: int  # added to the error threshold for later queries, in counts
+    threshold_noise: int  # noise of the error threshold for later queries, in counts
     packed: bytes  # the predicate: one bit per cell
 
     def as_bytes(self) -> bytes:
@@ -74,7 +74,7 @@ class Update:
 
 @dataclass(frozen=True, repr=False)
 class QueryRequest(Request):
-    """The requested parameters of a session. If it exists already, a parameter that is None matches any value."""
+    """The requested parameters of a session. Parameters that are None are not compared with an existing session."""
 
     kind: ClassVar[str] = INTERACTIVE
 
@@ -132,7 +132,7 @@ def queries_requested(
 def _weighing(
     declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
 ) -> Weighing:
-    """Return a session's parameters of multiplicative weights. `mass` is the sum of counts (default: as declared)."""
+    """Return the parameters of a session's algorithm. `mass` is the sum of all counts (default: the declared sum)."""
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,
@@ -203,7 +203,7 @@ class QueryPath(NoisePath):
         return f"{rho} and {pure} for the whole session, whatever is asked"
 
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of the first error threshold. Measure the sum of all counts if `mass` is not declared."""
+        """Draw the noise of the first error threshold. Also measure the sum of all counts, unless it is declared."""
         locked, mass = self.locked, metadata.mass
         parameters, attached = _weighing(locked.declaration, metadata), list[RegisteredFile]()
         threshold_noise = parameters.noise(2).sample(1, parameters.levels[0], rng=rng)[0]
@@ -343,8 +343,8 @@ class QuerySession:
     def _commit_pending(self, path: QueryPath, called_at: str) -> None:
         """Commit the pending update, if any. This costs nothing, because opening the session paid for all updates.
 
-        If the commit fails, the error itself reveals that the answer had to be measured, so the update must count.
-        Therefore it is kept, and the next call commits it first.
+        If the commit fails, the caller sees the error, which reveals that the answer had to be measured. Therefore
+        the update must not be lost: it stays pending, and the next call commits it first.
         """
         update, state = self._pending, path.locked.state
         if update is not None and self.updates_left and update.packed not in self._updates:

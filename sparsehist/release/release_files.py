@@ -38,7 +38,7 @@ _KEYS = (pl.String, pl.Binary, pl.Date, pl.Datetime, pl.Boolean, pl.Categorical,
 def check_target(
     what: str, target: Path, store: Path | None = None, endings: tuple[str, ...] = ENDINGS, *, free: bool = False
 ) -> None:
-    """Raise an error if a release cannot be written to the file `target`. If `free`, the file must not exist yet."""
+    """Raise an error if a release cannot be written to the file `target`, or if `free` is set and the file exists."""
     try:
         checked_output(what, target, endings)
         inside = store is not None and store.resolve() in target.resolve().parents
@@ -104,7 +104,7 @@ def _content(frame: pl.DataFrame, metadata: Mapping[str, Any], ending: str, *, s
             texts = pl.col(pl.String).str.replace_many(_ESCAPED)
             frame = frame.with_columns(texts.str.replace(f"({_FORMULA})", "'$1"))
         frame.write_csv(sink, quote_style="non_numeric")
-    elif ending == ".json":  # `write_json` escapes control characters
+    elif ending == ".json":  # no escapes are needed here: `write_json` escapes control characters
         rows = frame.with_columns(pl.col(pl.Binary).bin.encode("hex")).write_json()
         return f'{{"metadata":{json.dumps(dict(metadata))},"rows":{rows}}}\n'.encode()
     else:

@@ -38,7 +38,7 @@ _ENDS = ("low", "high")
 
 
 def release_of(frame: pl.DataFrame, metadata: Mapping[str, Any], **origin: Any) -> Release | WorkloadRelease:
-    """Return a `Release` or a `WorkloadRelease`, as the metadata says. `origin` is passed to the constructor."""
+    """Make a `Release` or `WorkloadRelease`, depending on the metadata. `origin` is passed on to the constructor."""
     kind = WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release
     return kind(frame, metadata, **origin)
 
@@ -219,8 +219,8 @@ class Release(AnyRelease):
         """Add estimates of the bounded counts that correct for the threshold; this post-processing costs nothing.
 
         Keys with true counts near or below the threshold are published only if their noise is large, so their noisy
-        counts are too large. The estimate is a mean of possible true counts, each weighted by its probability of
-        being published with this noisy count.
+        counts are too large. The estimate is a weighted mean of all possible true counts. The weight of a true count
+        is the probability that a key with this count is published with this noisy count.
 
         Returns:
             The frame with two more columns of Float64, in counts: `estimate`, at least 0 (1 in an open domain), and
@@ -237,11 +237,11 @@ class Release(AnyRelease):
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Return the frame with more columns: `names`, whose values `solve` computes, and those in `further`."""
+        """Return the frame with new columns: those called `names`, which `solve` computes, and those in `further`."""
         public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():
-            # A published key of an open domain has at least one unit.
+            # An open domain publishes only keys that some unit touched, so true counts are at least 1.
             least, noisy = float(public.declaration.domain.is_open), frame["noisy_count"].to_numpy()
             law = (public.family, as_level(public.level), noisy, public.effective_threshold, public.grid)
             solved = solve(*law, least=least)

@@ -51,7 +51,7 @@ class RunningPath(NoisePath):
 
     @cached_property
     def files(self) -> StepFiles:
-        """The files of all steps, with keys, pairs of unit and key, and counts."""
+        """The files of all steps. They contain the keys, the counted (unit, key) pairs, and the counts."""
         return StepFiles(self.locked.state, self.locked.record, self.locked.declaration.domain.dtypes)
 
     @property
@@ -99,7 +99,7 @@ class RunningPath(NoisePath):
             metadata.effective_threshold,
             tracked=np.array(noise) if noise else np.empty((0, 0)),
             counts=counts_at([point.step], untracked)[0],
-            largest=counts_at([history.steps[-1]], untracked)[0],  # running counts are largest at the last step
+            largest=counts_at([history.steps[-1]], untracked)[0],  # counts never decrease, so these are the largest
             n_empty=0 if domain.is_open else domain.size - taken.height,
             counts_at=lambda some: counts_at(history.steps, untracked[some]),
             rng=rng,
@@ -119,7 +119,7 @@ class RunningPath(NoisePath):
             threshold=metadata.effective_threshold,
             level_noise=None if point in past.points else drawn.tracked,
             positions=positions,
-            counts=np.zeros(positions.size, np.int64),  # placeholders: `rows` reads counts from step files
+            counts=np.zeros(positions.size, np.int64),  # zeros are enough: `rows` reads counts from step files
             empty_keys=fresh,
             paths=dict(zip(history.points, drawn.paths, strict=True)),
             step=point.step,
@@ -170,7 +170,7 @@ def running_metadata(declaration: Declaration, request: RunningRequest, past: Pa
 
 
 def noise_over_steps(declaration: Declaration) -> StepNoise:
-    """Return the joint distribution of one key's noise at all steps. A unit has up to `most_touched` keys."""
+    """Return the joint distribution of one key's noise at all steps, scaled for units with `most_touched` keys."""
     return StepNoise(declaration.most_touched * _covariance(present(declaration.steps).number))
 
 

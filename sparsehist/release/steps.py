@@ -96,7 +96,7 @@ class StepPairs:
 
     @classmethod
     def of_pairs(cls, pairs: UnitPairs, columns: str | Sequence[str], salt: bytes) -> StepPairs:
-        """Make a `StepPairs` from the (unit, key) pairs of a log; `columns` are those that identify the unit."""
+        """Make a `StepPairs` from the (unit, key) pairs of a log; the columns `columns` identify a unit."""
         units, kind = comparable_units(pairs.units, columns)
         digests, words = unit_digests(units, salt)
         row = np.repeat(np.arange(units.len(), dtype=np.uint32), pairs.sizes)
@@ -115,7 +115,7 @@ def added(listed: StepPairs, files: StepFiles, most_keys: int) -> tuple[pl.DataF
     """
     n_known, names = files.all_keys.height, listed.keys.columns
     codes = pl.int_range(n_known, n_known + listed.keys.height, dtype=pl.UInt32, eager=True)
-    numbers = files.numbers_of(listed.keys).fill_null(codes)  # new keys get temporary numbers, replaced below
+    numbers = files.numbers_of(listed.keys).fill_null(codes)  # new keys first get temporary numbers
     before = files.pairs_of(listed.units)
     n_free = most_keys - np.bincount(before["row"], minlength=listed.units.len())
     fresh = listed.pairs.with_columns(key=numbers.gather(listed.pairs["code"])).join(
@@ -172,7 +172,7 @@ class StepFiles:
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
-        """Return the keys that units counted towards so far. Columns: row (index in `units`) and key (its number)."""
+        """Return the pairs of units counted so far. Columns: row (index in `units`) and key (number of the key)."""
         # Do not join an empty Series: its data type may differ from the data type of the stored units.
         if self._pairs is None or not units.len():
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})

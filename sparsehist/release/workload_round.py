@@ -139,7 +139,7 @@ class WorkloadPath(NoisePath):
 
     @cached_property
     def _price(self) -> Price:
-        """Sensitivity and variances of the strategy, read from the path's first release, or else computed."""
+        """Sensitivity and variances of the strategy: read from the first release; for a new path, computed."""
         if self.path_id is None:
             return price_of(self.locked.declaration, self.strategy)
         releases = self.locked.state.releases(self.locked.record, path_id=self.path_id)
@@ -228,7 +228,7 @@ class Price(NamedTuple):
     """Public sensitivity of a strategy, and variances of the noisy answers if each noise value has variance 1."""
 
     sensitivity: float  # sensitivity for units with max_keys cells: in L2 for Gaussian noise, otherwise in L1
-    least: float  # least variance of an answer, leaving out answers without noise
+    least: float  # smallest variance of an answer, except for answers without noise
     mean: float  # mean variance of all answers
 
 
@@ -321,7 +321,7 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
     """Read the nonempty cells of a series and their bounded counts from the counts file. The result is secret."""
     counted, columns = files.all_counted(), key_domains(domain)
     coordinates = tuple(
-        # If a column has too many possible keys, queries can only sum over all of its keys. These need no numbers.
+        # If a column has too many possible keys, queries can only sum over all of its keys. Then use index 0.
         np.zeros(counted.height, np.int64)
         if column.size >= _NUMBERED
         else column.index(counted.select(pl.col(f"key_{i}").alias("key_0")))
@@ -386,8 +386,8 @@ def slack_of(
 ) -> float:
     """Return the numerical slack of a workload release.
 
-    It is the slack of noisy cells if these are rounded, and otherwise the slack of noisy answers. `least` is the
-    least variance of an answer if Z has variance 1; `past` has the levels released on this path.
+    If the noise of cells is rounded, return the slack of all noisy cells, and otherwise that of all noisy answers.
+    `least` is the least variance of an answer if Z has variance 1. `past` contains the levels released on this path.
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload
     if strategy.word == "identity":  # only the cells of one unit differ between neighbours
@@ -428,7 +428,7 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return a generator for random rounding. All releases on a path at one level use the same secret seed."""
+    """Return a generator for random rounding. Its secret seed depends only on store, noise path and level."""
     text = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))

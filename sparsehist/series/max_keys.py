@@ -2,10 +2,10 @@
 
 The *largest keys* are the keys with the largest counts. A limit on the number of keys that a unit counts towards
 decreases these counts. The decrease of a count depends on how many other keys its units have. The first release
-uses a quarter of the level and shows the largest keys. The second release uses the rest and is a table: it counts
-units by their number of keys and by how many of these keys are among the largest keys. Each unit is counted in one
-cell of this table, so the sensitivity is 1. The table shows, for each candidate limit, how many (unit, key)
-pairs of the largest keys would be dropped.
+uses a quarter of the level and shows the largest keys. The second release uses the rest of the level. It is a table
+that counts units by their number of keys and by how many of these keys are among the largest keys. Each unit is
+counted in one cell of this table, so the sensitivity is 1. The table shows, for each candidate limit, how many
+(unit, key) pairs of the largest keys would be dropped.
 The estimates assume that the bias of a key is proportional to the square root of its count, and that the counts of
 keys that were not published fall off as 1/rank.
 """
@@ -224,7 +224,7 @@ def _class_of(column: str) -> pl.Expr:
 
 
 def _scale(noisy: FloatArray, n_largest: int) -> float:
-    """Return the bias (root mean square over the largest keys) that each dropped (unit, key) pair of them adds."""
+    """Return the bias (root mean square over the largest keys) per dropped (unit, key) pair of the largest keys."""
     shown = np.maximum(noisy, 1.0)  # noisy counts in decreasing order; those below 1 are raised to 1
     others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))  # estimated sum of unpublished counts
     return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
@@ -235,7 +235,7 @@ def _estimates(
 ) -> pl.DataFrame:
     """Return a table of the bias and noise of the largest counts, for each candidate max_keys and bounding."""
     # Drop classes that no unit can be in, because they contain only noise: a unit has at most `n_largest` of the
-    # largest keys, and not more of them than it has keys in total.
+    # largest keys, and at most as many as it has keys in total.
     profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
     # A class is a range of numbers. For the number of keys of a unit, average over four values spread over the range.
     # For the number of its largest keys, use only the geometric mean of the ends of the range.

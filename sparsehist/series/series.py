@@ -197,10 +197,10 @@ class CountedSeries(DeclaredSeries):
     ) -> Plan:
         """Predict accuracy and cost of one release at each candidate level; nothing is drawn or spent.
 
-        The plan depends on the declaration and on earlier releases, never on the counts. Parameters are those of
-        `sparsehist.plan`, with two exceptions. `equal=n` divides the remaining budget of the population among n new
-        series; `step` and `measures` are as for `release`. For a running series, `step` is required; it may be a
-        future step. The same errors are raised as by `sparsehist.plan`.
+        The plan depends on the declaration and on earlier releases, never on the counts. Parameters and errors are
+        those of `sparsehist.plan`, but `equal=n` divides the remaining budget of the population among n new series.
+        The parameters `step` and `measures` are those of `release`. A running series needs `step`, which may be a
+        future step.
 
         Example:
             >>> import polars as pl
@@ -262,8 +262,9 @@ class Series(CountedSeries):
         """Open a session that answers adaptively chosen queries, or continue the session with this name.
 
         A session is a separate noise path, charged as a whole when it opens. A query is a predicate: the answer
-        approximates the sum of the counts of the cells that satisfy it. It is computed from a public estimate of all
-        counts. If the estimate is too inaccurate, the session measures the sum with noise and corrects the estimate.
+        approximates the sum of the counts of the cells that satisfy the predicate. The session computes the answer
+        from a public estimate of all counts. If this answer is too inaccurate, the session measures the sum with
+        noise instead, and corrects the estimate.
         If you know all predicates in advance, a workload release is better.
 
         Args:
@@ -472,5 +473,5 @@ class PeriodicSeries(DeclaredSeries):
         return periods.plan_period(self.store, self.declaration, levels, chosen, counts)
 
     def finish(self) -> None:
-        """Refuse further periods, and erase the record of each unit's periods. Releases remain possible."""
+        """Refuse further periods, and erase the lists of units counted in each period. Releases remain possible."""
         periods.finish_periods(self.store, self.name)

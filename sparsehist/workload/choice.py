@@ -24,11 +24,11 @@ from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
-# Strategies for `Prefix` or for all ranges are compared on at most this many cells, or 8 * max_keys if larger.
+# For `Prefix` or all ranges, strategies are compared on at most max(4096, 8 * max_keys) cells.
 _LONGEST_PRICED = 4096
-# If listed queries have a matrix A with more than 2**21 entries, strategies are compared on a sample of 64 queries.
+# If the matrix A of listed queries has more than 2**21 entries, strategies are compared on a sample of 64 queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Try optimised, square_root, direct and identity up to these sizes: numbers of cells, but of queries for direct.
+# Sizes above which some strategies are not tried: numbers of cells, but for `direct` a number of queries.
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
 _RANK = 1e-12  # eigenvalues below this fraction of the largest one are rounding errors
 
@@ -139,10 +139,10 @@ def _priced(strategy: Strategy, max_keys: int, *, pure: bool) -> tuple[float, fl
 
 
 def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
-    """Return the strategies that `choose` compares. For a large workload, most are made for a smaller one like it."""
+    """Return the strategies that `choose` compares. Most are made for the workload that `_shorter` returns."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
-        for keys in {1, max_keys}:  # combine the factors' best strategies for units with this many cells
+        for keys in {1, max_keys}:  # combine the factors' best strategies for units with `keys` cells
             names.append(f"kronecker({', '.join(choose(part, keys, pure=pure).name for part in workload.parts)})")
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]

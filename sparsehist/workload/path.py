@@ -56,7 +56,7 @@ def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fractio
     """Return the two weights and the std that are needed to draw noise at a level between a coarser and a finer one.
 
     The noise at `level` is the weighted sum of the noise at `coarse` and at `fine`, plus new noise with this std. For
-    sensitivity 1, ρ·Z(ρ) is a Brownian motion in ρ with variance ρ/2, known at these two levels.
+    sensitivity 1, ρ·Z(ρ) is a Brownian motion in ρ with variance ρ/2; its values at `coarse` and `fine` are known.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)

@@ -86,7 +86,7 @@ def squared_l2_of_tables(
         for pattern in combinations(wide, length):
             value = float(parts @ factors[:, pattern].prod(axis=1))
             patterns.append((value, math.prod(sizes[column] - 1 for column in pattern), length))
-    # If two cells differ in column i and perhaps in others, |G| is at most Σ_C |factors[C, i]|·f_C, since |r| <= 1.
+    # If cells x and x' differ in column i and perhaps others, |G[x, x']| <= Σ_C |factors[C, i]|·f_C, as |r_i| <= 1.
     if longest < len(wide):
         most = float((parts @ np.abs(factors[:, wide])).max())
         patterns.append((most, math.prod(sizes), longest + 1))
@@ -100,7 +100,7 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], max_keys: int) -> int:
-    """Return the largest number of pairs, among any `max_keys` distinct cells, that differ in exactly one column."""
+    """Return how many pairs of cells, at most, differ in exactly one column, among `max_keys` distinct cells."""
     rest, total = np.arange(max_keys), 0
     for size in sorted(sizes, reverse=True):
         base = min(size, max_keys)  # fits an int64
@@ -110,7 +110,7 @@ def _digit_sum(sizes: Sequence[int], max_keys: int) -> int:
 
 
 def products_of_rows(rows: Sequence[FloatArray], max_keys: int) -> FloatArray:
-    """Return bounds on the largest entries of a row of G1 ⊗ G2 ⊗ …, with such bounds for G1, G2, … in `rows`."""
+    """Return bounds on the largest entries of a row of G1 ⊗ G2 ⊗ …, given such bounds for each factor in `rows`."""
     best = np.ones(1)
     for row in rows:
         best = largest(np.outer(best, row[:max_keys]).reshape(-1), max_keys)

@@ -83,9 +83,9 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays with one entry per query. For ranges, `low` and `high` are each query's first and last cell.
+        """If all parts are ranges, return `low` and `high`: arrays of each query's first and last cell.
 
-        If not all parts are ranges, `part` is the query's part, and `query` is the index of the query in this part.
+        Otherwise, return `part`, the index of each query's part, and `query`, the query's index within this part.
         """
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
@@ -154,7 +154,7 @@ class Kronecker(Composite):
         asked = [(factor, span) for factor, span in spans if not isinstance(factor, Total)]
         columns = tuple(column for _, span in asked for column in range(span.start, span.stop))
         if math.prod(cells.shape[column] for column in columns) > MOST_QUERIES:
-            raise DeclarationError(f"use total() for more columns: the others exceed 2**31 cells: {self.describe()}")
+            raise DeclarationError(f"use total() for more columns, to leave at most 2**31 cells: {self.describe()}")
         values = cells.marginal(columns).reshape(-1).astype(np.float64)
         kept = [factor for factor, _ in asked]
         answers = along_axes([factor.apply for factor in kept], [factor.n_cells for factor in kept], values)
@@ -164,7 +164,7 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Return arrays that describe the queries. The names of a factor's arrays end in _i if column i is its first.
+        """Return arrays that describe the queries. The names of a factor's arrays end in _i for its first column i.
 
         For an identity or total, "column_i" contains the index of a value, or -1 for the sum over all values. Ranges
         are described by "low_i" and "high_i". For other factors, _i is appended to the names in `factor.queries()`.

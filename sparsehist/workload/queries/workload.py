@@ -67,7 +67,7 @@ class Workload(abc.ABC):
     """Largest absolute entry of A, or a bound on it."""
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Register the subclass, so that `parse` finds it by its name in textual forms (the attribute `word`)."""
+        """Register the subclass under the name that it has in textual forms, so that `parse` finds it."""
         super().__init_subclass__(**named)
         if "word" in cls.__dict__:
             _KINDS[cls.word] = cls
@@ -109,7 +109,7 @@ class Workload(abc.ABC):
         """Return the text between the parentheses of the textual form, such as "100, [(0, 9)]" for ranges."""
 
     def answers(self, cells: Cells) -> AnswerArray:
-        """Return the secret answers A·x; int64 if `integral`. Raise an error unless `cells` has shape `columns`."""
+        """Return the secret answers A·x; int64 if `integral`. The column sizes of `cells` must be `columns`."""
         self.require_domain(cells.shape)
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact

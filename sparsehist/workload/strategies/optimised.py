@@ -25,7 +25,7 @@ LARGEST = 512
 
 _STEPS = 40  # number of iterations for computing the weights v (see the module docstring)
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
-_POWER = 0.8  # with this exponent, errors for 5 to 60 cells per unit are within 1 % of those with the best exponent
+_POWER = 0.8  # exponent for units of several cells; for 5 to 60 cells, it is at most 1 % worse than the best exponent
 _RANK = 1e-11  # eigenvalues below this fraction of the largest one are rounding errors and are treated as 0
 # Smallest weight of the identity in RᵀR. This weight makes R invertible and increases standard deviations by 0.01 %.
 _LEAST_SHARE = 2e-4
@@ -110,7 +110,7 @@ def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
 class _Decomposed(NamedTuple):
     """The matrix AᵀA, the square roots of the weights v, and the eigendecomposition of V^½ AᵀA V^½ for V = diag(v).
 
-    The module docstring defines v. Eigenvalues are divided by the largest one; mere rounding errors are set to 0.
+    The module docstring defines v. Eigenvalues are relative to the largest; those that may be rounding errors are 0.
     """
 
     gram: FloatArray

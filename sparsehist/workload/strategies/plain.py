@@ -25,7 +25,7 @@ class Direct(Strategy):
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         if not has_known_columns(workload):
-            raise DeclarationError(f"use another strategy: column norms cannot be computed for {workload.describe()}")
+            raise DeclarationError(f"use a different strategy: column norms are unknown for {workload.describe()}")
         self.integral = workload.integral
 
     @property

@@ -73,7 +73,7 @@ class Spectral(Invertible):
     def _scales(self) -> FloatArray:
         """The numbers d by which columns of R are divided, so that the largest column norm is 1; shape (cells,)."""
         kernel, reach, table = self.kernel, self.window, self._table
-        # d² sums entries of K near the diagonal. Beyond the ends of the column, W^½ is reflected to keep d² smooth.
+        # d² is a sum of entries of K near the diagonal. Outside its borders, W^½ is reflected to keep d² smooth.
         around = np.concatenate([table[1 : reach + 1][::-1], table, -kernel.sign * table[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]
@@ -99,7 +99,7 @@ class Spectral(Invertible):
         sums = np.concatenate([np.zeros(1), np.cumsum(self._table)])
         bound = 0.0
         for first, end in pairwise(np.unique(np.linspace(0, keys, _RANK_GROUPS + 1).astype(np.int64)).tolist()):
-            # If at least `first` cells of a unit are left of its cell i, at most keys - 1 - first are right of it.
+            # If a unit has cell i and at least `first` cells before i, it has at most keys - 1 - first cells after i.
             before, behind = np.minimum(end - 1, i), np.minimum(keys - 1 - first, n - 1 - i)
             toeplitz = sums[before + 1] + sums[behind + 1] - sums[1] + self._added
             hankel = sums[2 * i + behind + shift + 1] - sums[2 * i - before + shift]

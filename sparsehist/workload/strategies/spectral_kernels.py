@@ -22,7 +22,7 @@ _LEAF = 256
 class Kernel(abc.ABC):
     """The singular values and right singular vectors of A for n cells, and matrices K that are functions of AᵀA.
 
-    `singular_values`, shape (n,), are in the order of the transformed coordinates; `unit` is a lower bound on them.
+    `singular_values`, shape (n,), are in the order of the coordinates that `transform` returns; all are >= `unit`.
     """
 
     sign: float

@@ -150,7 +150,7 @@ class Invertible(Strategy):
     def mean_variance(self) -> float:
         if not (isinstance(self.workload, Ranges) and not self.workload.explicit):
             return super().mean_variance()
-        # A range is a difference of prefix sums P, and ½ Σ_{a, b} Var(P_a − P_b) = (n + 1) Σ Var P_a − Var Σ P_a.
+        # Ranges are differences P_b − P_a of prefix sums; their variances sum to (n + 1) Σ_a Var P_a − Var Σ_a P_a.
         n = self.workload.n
         ramp = self.to_cells_transposed(np.arange(n, 0.0, -1.0))
         return 2 * ((n + 1) * float(self.prefix_variances.sum()) - float(ramp @ ramp)) / (n * (n + 1))

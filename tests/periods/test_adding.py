@@ -177,7 +177,7 @@ def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:
     with pytest.raises(NameTakenError, match="weekly_2026w14"):
         in_weeks(store=store, seed=None, name="weekly")
     assert in_weeks(store=store, seed=None, if_exists="reuse").name == "log"
-    with pytest.raises(SeriesDiffersError, match="it has every="):
+    with pytest.raises(SeriesDiffersError, match="it was declared with every="):
         in_weeks(store=store, seed=None, if_exists="reuse", most_periods=3)
     with pytest.raises(DeclarationError, match="another population"):
         sh.create(store, of_users(USERS), name="x", population="log", **told)

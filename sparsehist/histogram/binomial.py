@@ -68,8 +68,8 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
 
 
 def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> IntArray:
-    """Draw binomial numbers by inversion: add the probabilities of 0, 1, … until the sum exceeds a uniform number."""
-    # Compute the probabilities f(k) of all k from their ratios, f(k + 1) / f(k) = rise / (k + 1) - fall.
+    """Draw numbers of successes by inversion: add up P[0], P[1], … until the sum exceeds a uniform number."""
+    # Compute the probability f(k) of each number k of successes from f(k + 1) / f(k) = rise / (k + 1) - fall.
     fall = success / (1.0 - success)
     rise = (trials + 1.0) * fall
     mass = np.exp(trials * np.log1p(-success))

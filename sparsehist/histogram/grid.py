@@ -59,7 +59,7 @@ def effective_threshold(threshold: float, step: float) -> float:
 def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, terms: int = 1) -> float:
     """Bound the total variation distance between a release, computed in doubles, and its exact distribution.
 
-    The bound covers only errors that can depend on the data of one unit. It is computed from public numbers only. The
+    The bound covers only errors that can depend on the data of one unit. It needs only public numbers as input. The
     bounds of several releases add up. docs/promises.md explains the bound; docs/mathematics.md has a proof.
 
     Args:

@@ -3,7 +3,7 @@
 Untracked cells with the same count form a *group*, and have the same history. Usually, a round draws only the cells
 of a group to be published (*lazily*), by rejection sampling given the history. If the history, including the new
 release, has a probability below e**-`RAREST`, the round draws all cells of the group (*explicitly*) and tracks them.
-So no later round has to draw from a less probable history. `rarity` bounds the probability.
+So untracked cells never have a less probable history. `rarity` bounds -ln of the probability.
 
 Source: our own derivation (docs/mathematics.md, rare histories); association is Harris's inequality.
 """
@@ -59,12 +59,13 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Return for each count an upper bound, perhaps infinite, on -ln P[a cell of this count was never published].
 
-    Levels within 1 % of each other share a bound if this gives a tighter result. The noise added between levels is
-    symmetric or >= 0, so P[noise > t at any of them] <= 2 P[noise > t at the coarsest of them] (Lévy's inequality).
+    The result is a sum of bounds for single levels. Levels within 1 % of each other have a common bound if it is
+    tighter: as the increments between levels are symmetric or >= 0, P[noise > t at any of these levels] is at most
+    2 P[noise > t at the coarsest of them] (Lévy's inequality).
     """
     if not history.levels:
         return np.zeros(counts.size)
-    # Split the levels into runs that span at most 1 %. Run i is history.levels[rungs[i] : rungs[i + 1]].
+    # Split the levels into ranges that span at most 1 %: range i is history.levels[rungs[i] : rungs[i + 1]].
     steps = np.floor(np.log(list(map(level_float, history.levels))) / _STEP)
     rungs = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), steps.size]
     rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
@@ -78,9 +79,8 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
 
 
 def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatArray:
-    """Return ln P[noise <= threshold - count] for each past level and each count; shape (levels, counts)."""
     bounds = history.bounds(counts)
-    if family.scaled:  # scale all bounds to one level, so that one call of `log_cdf` is enough
+    if family.scaled:  # levels differ only in scale, so scale all bounds to one level and call `log_cdf` once
         std = np.array([family.std(level) for level in history.levels])
         return family.log_cdf(bounds * (std[0] / std)[:, np.newaxis], history.levels[0])
     return np.stack([family.log_cdf(bound, level) for bound, level in zip(bounds, history.levels, strict=True)])

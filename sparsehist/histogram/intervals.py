@@ -35,7 +35,7 @@ Rising = Callable[[IndexArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class _Law:
-    """For each true count, the distribution of noisy counts, and a test that rejects improbable noisy counts."""
+    """A test for each true count, which rejects the noisy counts that are improbable for this true count."""
 
     family: Family
     level: Fraction
@@ -44,19 +44,19 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """Return ln u(c) for counts c. A value y fails the test of c if P[c + Z >= y] or P[c + Z <= y] is <= u(c)."""
+        """Return ln u for each true count c: its test rejects y if P[c + Z >= y] or P[c + Z <= y] is at most u."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
         return np.asarray(np.minimum(math.log(self.alpha) + log_published, both_sides))
 
     def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return the log margin of each count's test: at most 0 if `noisy` is too high. It grows with the count."""
+        """Return ln(P[count + noise >= noisy] / u), with u as in `log_missed`: at most 0 if `noisy` is too high."""
         at_least = noisy - counts - self.step / 2
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return the log margin of each count's test: at most 0 if `noisy` is too low. It falls with the count."""
+        """Return ln(P[count + noise <= noisy] / u), with u as in `log_missed`: at most 0 if `noisy` is too low."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
@@ -64,7 +64,6 @@ class _Law:
         return math.floor(value / self.step - 2) * self.step
 
     def quantile(self, log_tail: float) -> float:
-        """Return the value that unrounded noise exceeds with probability e**log_tail."""
         return float(self.family.inverse_log_tail(log_tail, self.level))
 
 
@@ -80,14 +79,15 @@ def count_limits(
 ) -> tuple[FloatArray, FloatArray]:
     """Return lower and upper confidence limits for the true counts behind published noisy counts.
 
-    True counts are at least `least`; limits are multiples of the grid `step`. For every true count, coverage is at
-    least 1 - alpha. It exceeds 1 - alpha by less than twice the probability of the most probable published value.
+    True counts are at least `least`; limits are multiples of the grid `step`. The limits of a published count enclose
+    its true count with a probability of at least 1 - alpha. This probability exceeds 1 - alpha by less than twice the
+    probability of the value that is most often published for this true count.
     """
     if not 0 < alpha < 1:
         raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
     law = _Law(family, as_level(level), effective_threshold, step, alpha)
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
-    # Far above the threshold, publication is almost certain, so all noisy counts are equally far from their limits.
+    # Far above the threshold, publication is almost certain, so limits have the same distances from all noisy counts.
     near = int(np.searchsorted(values, effective_threshold + _FAR * family.std(level) + abs(family.mean(level))))
     solved, beyond = values[: near + 1], values[near + 1 :]
     limits = []
@@ -159,8 +159,8 @@ def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> Flo
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     """Return for each noisy count the smallest true count whose test does not reject the noisy count as too high."""
     result = np.full(noisy.size, least)
-    # The test for a true count c rejects y as too high only if P[c + Z >= y] <= alpha / (1 + alpha). Then y must be
-    # above c + quantile, because P[Z > quantile] is at least alpha / (1 + alpha).
+    # With noise Z, the test for a true count c rejects a noisy count y as too high only if P[c + Z >= y] is at most
+    # alpha / (1 + alpha). Then y is above c + quantile, because P[Z > quantile] is at least alpha / (1 + alpha).
     quantile = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
     rows = np.flatnonzero(law.above(noisy, result) <= 0)
     values = noisy[rows]
@@ -169,12 +169,11 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """Return the upper confidence limit of the true count for each noisy count; each limit is at least `least`."""
     # No noisy count is too low for a true count that is published with probability at most 1 / (1 + alpha).
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
-    # If a true count c is published with a higher probability, its test rejects y as too low if P[c + Z <= y] is at
-    # most alpha / 2. So the test rejects every y below c + quantile, because P[Z <= quantile] is at most alpha / 2.
+    # If a true count c is published with probability above 1 / (1 + alpha), its test rejects y as too low if
+    # P[c + Z <= y] <= alpha / 2. So it rejects every y below c + quantile, because P[Z <= quantile] <= alpha / 2.
     quantile = law.two_steps_below(law.quantile(math.log1p(-law.alpha / 2)))
     rows = np.flatnonzero(law.below(noisy, result) > 0)
     values = noisy[rows]

@@ -1,8 +1,8 @@
 """The cost of an open domain: the probability that any release publishes a key that only one unit has.
 
-Suppose that a unit has l keys that no other unit has, and adds r parts to the count of each. A release publishes at
-least one of these keys with probability 1 - P[Z <= threshold - r]**l. The sum of these probabilities over all release
-points (step and level), for the worst r and l, bounds the delta of all releases, even at adaptive levels.
+Suppose that a unit has l keys that no other unit has, and adds r parts to the count of each. With noise Z, a release
+publishes at least one of these keys with probability 1 - P[Z <= threshold - r]**l. Add up this probability over all
+release points (step and level). The sum for the worst r and l bounds delta of all releases, even at adaptive levels.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class OpenBudget:
         step = published_step(family, level)
 
         def alone(pair: tuple[int, int], allowed: Fraction) -> float:
-            """Return a threshold for which the `exposure` of this pair (r, l) is the probability `allowed`."""
+            """Return the threshold at which `exposure` returns the probability `allowed` for this pair (r, l)."""
             added, keys = pair
             chance = -math.expm1(math.log1p(-min(float(allowed), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))
@@ -90,6 +90,5 @@ class OpenBudget:
         return place * step
 
     def _exposure_sums(self) -> list[Fraction]:
-        """Return the sum of exposures at all release points, for each pair in `touched`."""
         start = [Fraction(0)] * len(self.touched)
         return [sum(terms, Fraction(0)) for terms in zip(start, *self.spent.values(), strict=True)]

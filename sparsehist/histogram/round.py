@@ -47,12 +47,12 @@ _BATCH = 1 << 19
 # If there are few cells, draw several paths per cell at once: one call with more draws is faster than several calls.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
-# A batch of cells: their noise paths, their groups, and whether each noisy count exceeds the new threshold.
+# A batch of cells: the noise path and group index of each, and whether its noisy count exceeds the new threshold.
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]
-# One try for each cell: whether the cell was decided (accepted or rejected), whether it was accepted, and its path.
+# One draw for each cell: whether it decides the cell (accepts or rejects it), whether it accepts it, and the path.
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]
-# A function that extends noise paths to past levels. Arguments: plain noise, upper noise and index of each candidate.
-# A `Carry` returns whether each plain and upper path fits the history, shape (2, candidates), and all upper paths.
+# A function that extends noise paths to past levels, given the plain and upper noise and the index of each candidate.
+# It returns whether each plain and upper path fits the history, shape (2, candidates), and all upper paths.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
@@ -149,7 +149,6 @@ def draw_exceeding(
 def _groups(
     n_untracked: int | Sequence[int] | IntArray, count: ArrayLike
 ) -> tuple[Sequence[int] | IntArray, FloatArray, FloatArray]:
-    """Return the number of cells of each group, as integers and as doubles, and the true count of each group."""
     counts = np.atleast_1d(float_array("count", count))
     numbers = [int(n_untracked)] * counts.size if isinstance(n_untracked, int | np.integer) else n_untracked
     sizes = as_sizes(numbers)
@@ -164,7 +163,7 @@ def _groups(
 class _Draw:
     """The secret parameters of a round. Arrays have one entry per group.
 
-    Noise paths have a row for each level of the history and a last row for the new level; shape (levels + 1, q).
+    Noise paths of q cells have shape (levels + 1, q): a row for each past level, and a last row for the new level.
     """
 
     family: Family
@@ -175,7 +174,6 @@ class _Draw:
     log_exceed: FloatArray
 
     def lazily(self, group: IntArray, *, rng: Generator) -> _Part:
-        """Draw one candidate lazily for each group index in `group`. Return the accepted candidates."""
         if not self.history.levels:
             values = self.family.sample_tail(group.size, self.margins[group], self.level, rng=rng)
             return values[np.newaxis], group, np.ones(group.size, bool)
@@ -188,7 +186,6 @@ class _Draw:
         return paths[:, accepted], group[accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, group: IntArray, *, rng: Generator) -> _Part:
-        """Draw one cell explicitly for each group index in `group`, given the history of the group."""
         family, level, levels = self.family, self.level, self.history.levels
         if not levels:
             paths = family.sample(group.size, level, rng=rng)[np.newaxis]
@@ -237,11 +234,11 @@ def race(
     *,
     rng: Generator,
 ) -> BoolArray:
-    """Draw coupled noise paths for each candidate until it is accepted or rejected. Return whether each is accepted.
+    """Draw a plain and an upper noise path for each of q candidates, until each candidate is accepted or rejected.
 
-    At the new level, upper noise exceeds `margins` (threshold - count of each candidate); `log_exceed` is
-    ln P[Z > margin]. `carry` extends noise from this level to past levels. The upper paths of accepted candidates are
-    written to `paths`, of shape (rows, q).
+    At the new level, upper noise exceeds `margins`, the threshold minus the count of each candidate. `log_exceed` is
+    ln P[noise > margin]. `carry` extends noise from the new level to past levels. Return whether each candidate is
+    accepted. Write the upper paths of accepted candidates to `paths`, of shape (rows, q).
     """
     least = just_above(margins, integer=family.integer)
 
@@ -276,7 +273,7 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
 
 
 def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
-    """Draw noise until each cell is accepted or rejected. Write it to `paths`. Return whether each is accepted."""
+    """Draw cells until each is accepted or rejected. Write noise paths to `paths`; return which were accepted."""
     won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
     tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
     while pending.size:
@@ -292,7 +289,7 @@ def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> Boo
 
 @secret
 class Round(NamedTuple):
-    """The secret noise of previously tracked cells at the new level, shape (t,), and the newly tracked cells."""
+    """The secret noise of the t previously tracked cells at the new level, and the noise of newly tracked cells."""
 
     tracked: NoiseArray
     new: NewlyTracked

@@ -64,7 +64,7 @@ class PointHistory:
         return bounds
 
     def rarity(self, noise: StepNoise, counts: IntArray | FloatArray) -> FloatArray:
-        """Return an upper bound on -ln P[a cell with these counts never exceeded a threshold]; shape (cells,)."""
+        """Return an upper bound on -ln P[no release published the cell], given counts of shape (steps, cells)."""
         total = np.zeros(counts.shape[1])
         released = list(zip(self.points, self.thresholds, strict=True))
         for step, at in zip(self.steps, counts, strict=True):
@@ -146,7 +146,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Return the indices of keys that would be drawn explicitly if they had the count `largest` at all steps."""
+    """Return the indices of keys whose history would be improbable if their count at all steps were `largest`."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -178,7 +178,6 @@ class _Draw:
     looked_at: IntArray
 
     def lazily(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Draw the candidates `cells` lazily. Return the accepted candidates with their noise paths."""
         point = self.history.points[self.row]
         family, counts = self.noise.at(point.step), self._counts(cells)
         margins = self.threshold - counts[self.history.steps.index(point.step)]

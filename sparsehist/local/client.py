@@ -1,4 +1,4 @@
-"""The RAPPOR client of one person, with a Bloom filter and, per setting (set of parameters), a memo and reports."""
+"""The RAPPOR client of one person: a Bloom filter and, for each setting, a memo (randomised filter) and reports."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sparsehist.typing import BoolArray, Generator
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RapporClient:
-    """The RAPPOR client of one person. It draws daily reports and, if asked, past reports at a less private setting.
+    """The RAPPOR client of one person. It draws daily reports. `relax` adds a less private setting for all reports.
 
     The report of a day is drawn only once at each setting. All reports at all settings together cost only as much as
-    those at the finest setting, `setting.epsilon()`.
+    those at the finest (least private) setting: `setting.epsilon()`.
 
     A client is immutable: a call returns the next client. Save it (`to_bytes`) before you send the report. Two
     copies of a client would draw two reports for one day, and break the promise.
@@ -30,7 +30,7 @@ class RapporClient:
         cap: Largest epsilon that a setting may have for any number of reports, or None; public.
         days: Names of the reports, in the order drawn.
         true_bits: The Bloom filter of the value; shape (bits,). Secret.
-        memos: One memo per setting; shape (settings, bits). Secret.
+        memos: One memo (randomised Bloom filter) per setting; shape (settings, bits). Secret.
         drawn: All reports; shape (settings, days, bits).
 
     Example:
@@ -56,7 +56,7 @@ class RapporClient:
 
     @classmethod
     def start(cls, setting: Rappor, value: str | bytes, cap: Level | None = None, *, rng: Generator) -> RapporClient:
-        """Create a client, and draw its memo. Raise CapExceededError if `setting.epsilon()` is above the cap."""
+        """Create a client with a memo (randomised filter). Raise CapExceededError if `setting.epsilon()` > `cap`."""
         limit = None if cap is None else float(at_least_zero(cap, "cap"))
         _require_within(limit, setting)
         bits = setting.filter(value)
@@ -67,7 +67,8 @@ class RapporClient:
         """Return the report of a day at the finest setting. The first call for a day draws it; later calls repeat it.
 
         Returns:
-            A pair: the updated client and the report, of shape (bits,). Save the client before you send the report.
+            The updated client and the report, shape (bits,). Save the client before you send the report: the earlier
+            client would draw a second report for this day.
         """
         if isinstance(when, bool) or not (isinstance(when, str | int | np.integer) or hasattr(when, "isoformat")):
             raise InputError(f"the day of a report must be a date, a number or a string, got {type(when).__name__}")
@@ -91,10 +92,10 @@ class RapporClient:
         return dict(zip(self.days, self.drawn[row].copy(), strict=True))
 
     def relax(self, finer: Rappor, *, rng: Generator) -> RapporClient:
-        """Add a finer (less private) setting, and draw a memo and all past reports at this setting.
+        """Add a finer (less private) setting. Draw a memo (randomised filter) and all past reports at this setting.
 
         Raises:
-            DeclarationError: If reports at the current setting cannot be drawn from those at the finer one.
+            DeclarationError: If reports at the finest setting so far cannot be drawn from reports at the new setting.
             CapExceededError: If the finer setting is above the cap; then nothing is drawn.
         """
         _require_within(self.cap, finer)

@@ -14,7 +14,7 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# Bloom filters of candidates count as linearly dependent if a Cholesky pivot is below this share of the largest.
+# Filters count as linearly dependent if a Cholesky pivot of their Gram matrix is below this share of the largest one.
 _LEAST_PIVOT = 1e-6
 
 
@@ -36,10 +36,11 @@ def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes
     """Estimate how many people have each candidate value.
 
     The count of a bit is the estimated number of people whose Bloom filter sets this bit. If the Bloom filters of the
-    candidates are linearly independent, weighted least squares turns these counts into unbiased estimates with known
-    variances, provided that everybody has one of the candidates. Otherwise, the estimate is the mean count of
-    a candidate's bits minus the mean count of all other bits. It is unbiased on average over random hash functions.
-    Its standard deviation is estimated from the counts of these other bits and includes the effect of collisions.
+    candidates are linearly independent, weighted least squares turns the counts of all bits into estimates. These are
+    unbiased and have known variances, provided that the value of each person is one of the candidates. If the filters
+    are dependent, the estimate is the mean count of the bits that a candidate's filter sets, minus the mean count of
+    all other bits. It is unbiased on average over random hash functions. Its standard deviation is estimated from
+    the counts of these other bits, and includes the effect of values that set the same bits.
 
     Args:
         reports: Reports at one setting, 0 or 1; shape (n, bits), or (n, r, bits) for r reports of each person.
@@ -80,7 +81,7 @@ def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: i
 def _least_squares(
     filters: FloatArray, counts: FloatArray, variances: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return least-squares estimates and their standard deviations; None if Bloom filters are linearly dependent."""
+    """Return least-squares estimates and their standard deviations, or None if filters are linearly dependent."""
     if filters.shape[1] > filters.shape[0]:
         return None
     from scipy import linalg
@@ -97,7 +98,7 @@ def _least_squares(
 
 
 def _compared(filters: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean count of a candidate's bits minus the mean of all other bits, with its standard deviation."""
+    """Return estimates (the mean count of a candidate's bits minus that of all others) and standard deviations."""
     own = filters.sum(axis=0)
     others = len(counts) - own
     if bool((others < 2).any()):

@@ -1,9 +1,10 @@
 """Draw RAPPOR reports at two settings. All reports together reveal no more than those at the finer setting.
 
-Each person has a memo (permanent randomised response) at each setting. The coarse memo is the fine memo XOR S, where
-S is a random mask, drawn only once. A coarse report is drawn from a fine report, with probabilities that depend on S.
-(Degrading each report independently would cost more privacy.) When a person changes to a finer setting, the fine memo
-and reports are drawn from the same joint distribution, given the coarse memo and reports.
+At each setting, a person has a memo (permanent randomised response): a randomised copy of their Bloom filter, from
+which all reports are drawn. The coarse memo is the fine memo XOR S, where S is a random mask, drawn only once. A
+coarse report is drawn from a fine report, with probabilities that depend on S. (Degrading each report independently
+would cost more privacy.) When a person changes to a finer setting, the fine memo and reports are drawn from the same
+joint distribution, given the coarse memo and reports.
 
 Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only. Papers: [KHP
 eq. 39, eq. 40, eq. 42].
@@ -57,7 +58,7 @@ class Degradation:
                 unnot1 * unset2 <= unset1 * unnot2
             ),
         }
-        if one.keep < two.keep:  # if both settings have the same `keep`, no memo bit is flipped
+        if one.keep < two.keep:  # with equal `keep`, the coarse memo equals the fine memo, so this is not needed
             needed |= {
                 "(1 - NOT(coarse)) * NOT(fine) <= (1 - SET(coarse)) * SET(fine)": unnot1 * not2 <= unset1 * set2,
                 "SET(coarse) * (1 - SET(fine)) <= NOT(coarse) * (1 - NOT(fine))": set1 * unset2 <= not1 * unnot2,
@@ -72,31 +73,31 @@ class Degradation:
 
     @property
     def flip(self) -> Fraction:
-        """The probability P(S = 1) that a bit of the coarse memo is flipped, that is, differs from the fine memo."""
+        """The probability that a bit differs between the memos (randomised filters) of the two settings."""
         return (1 - self.coarse.keep / self.fine.keep) / 2
 
     @property
     def one_after_one(self) -> tuple[Fraction, Fraction]:
-        """P(coarse report is 1 | fine report is 1), for equal memo bits (S = 0) and for flipped memo bits (S = 1)."""
+        """P(coarse report is 1 | fine report is 1) for one bit: if the two memos agree in it, and if they differ."""
         zero, one = self.one_after_zero
         slope = (self.coarse.one_if_set - self.coarse.one_if_not) / (self.fine.one_if_set - self.fine.one_if_not)
         return zero + slope, one - slope
 
     @property
     def one_after_zero(self) -> tuple[Fraction, Fraction]:
-        """P(coarse report is 1 | fine report is 0), for equal memo bits (S = 0) and for flipped memo bits (S = 1)."""
+        """P(coarse report is 1 | fine report is 0) for one bit: if the two memos agree in it, and if they differ."""
         set1, not1 = self.coarse.one_if_set, self.coarse.one_if_not
         set2, not2 = self.fine.one_if_set, self.fine.one_if_not
-        # If the memo bit is flipped, swap one_if_set and one_if_not of the coarse setting.
+        # If the memos differ in the bit, one_if_set and one_if_not of the coarse setting change places.
         return (not1 * set2 - set1 * not2) / (set2 - not2), (set1 * set2 - not1 * not2) / (set2 - not2)
 
     def memo_stays(self, *, coarse_is_true: bool) -> Fraction:
-        """Return P(a fine memo bit equals the true bit), given whether the coarse memo bit equals the true bit."""
+        """Return P(fine memo bit = Bloom filter bit), given whether the coarse memo bit equals the filter bit."""
         fine, coarse = (1 + self.fine.keep) / 2, (1 + self.coarse.keep) / 2
         return fine * (1 - self.flip) / coarse if coarse_is_true else fine * self.flip / (1 - coarse)
 
     def fine_report(self, *, coarse_shows: int, memo: int, flipped: int) -> Fraction:
-        """Return P(fine report is 1), given the coarse report, the fine memo bit, and S (1 if memo bits differ)."""
+        """Return P(fine report is 1) for one bit, given coarse report and fine memo, and if the memos differ."""
         one = self.fine.one_if_set if memo else self.fine.one_if_not
         after_one, after_zero = self.one_after_one[flipped], self.one_after_zero[flipped]
         seen_if_one, seen_if_zero = (after_one, after_zero) if coarse_shows else (1 - after_one, 1 - after_zero)
@@ -105,13 +106,16 @@ class Degradation:
 
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw a memo from a Bloom filter. Call this once per person. Both arrays are secret; shape (..., bits) each."""
+    """Draw a person's memo: a randomised copy of their Bloom filter `true_bits`, from which all reports are drawn.
+
+    Call this once per person. The filter and the memo are secret, and each has shape (..., bits).
+    """
     rare = (1 - setting.keep) / 2
     return flip((rare, 1 - rare), true_bits.view(np.int8), rng=rng)
 
 
 def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw one report from a secret memo (the permanent randomised response); both have the same shape."""
+    """Draw one report from a memo, the secret randomised copy of a Bloom filter; both have the same shape."""
     return flip((setting.one_if_not, setting.one_if_set), memo.view(np.int8), rng=rng)
 
 
@@ -120,14 +124,15 @@ def coarser_history(
 ) -> tuple[BoolArray, BoolArray]:
     """Draw a coarse memo and coarse reports, given the fine memo and the fine reports, with exact probabilities.
 
-    The person's value is not needed. Memos are secret, with shape (..., bits); r reports have shape (r, ..., bits).
+    A memo is the randomised copy of a person's Bloom filter from which reports are drawn. The person's value is not
+    needed. Memos are secret, with shape (..., bits); r reports have shape (r, ..., bits).
     """
     flipped = flip((step.flip,), np.zeros(memo.shape, np.int8), rng=rng)
     return memo ^ flipped, coarser_reports(step, flipped, reports, rng=rng)
 
 
 def coarser_reports(step: Degradation, flipped: BoolArray, reports: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw coarse reports from fine reports, given a mask of flipped memo bits; all reports have the same shape."""
+    """Draw coarse reports from fine reports; `flipped` marks the bits in which coarse and fine memo differ."""
     return flip(_chances(step)[0], reports.view(np.int8) + 2 * flipped.view(np.int8), rng=rng)
 
 
@@ -137,8 +142,8 @@ def finer_history(
     """Draw a fine memo and fine reports, given the coarse memo, the coarse reports and the true bits.
 
     Both memos and all reports then have exactly the same joint distribution as if `coarser_history` had drawn the
-    coarse memo and reports from the fine ones. The Bloom filter `true_bits` and the memos (permanent randomised
-    responses) are secret and have shape (..., bits). An array of r reports has shape (r, ..., bits).
+    coarse memo and reports from the fine ones. The Bloom filter `true_bits` and the memos (randomised
+    copies of it) are secret and have shape (..., bits). An array of r reports has shape (r, ..., bits).
 
     Raises:
         InputError: If true_bits, memo and each report do not have the same shape.
@@ -154,10 +159,10 @@ def finer_history(
 
 @lru_cache(maxsize=64)
 def _chances(step: Degradation) -> tuple[list[Fraction], list[Fraction]]:
-    """Return two lists of probabilities: that a bit of a coarse report is 1, and that a bit of a fine report is 1.
+    """Return two lists of probabilities: P(c = 1 | f, S) at index f + 2 S, and P(f = 1 | c, m, S) at c + 2 m + 4 S.
 
-    Let c, f and m be bits of the coarse report, the fine report and the fine memo. The first list is indexed by
-    f + 2 S, the second by c + 2 m + 4 S, where S is 1 if the bit of the coarse memo differs from m, and else 0.
+    Here c, f and m are a bit of the coarse report, of the fine report, and of the fine memo (the randomised filter
+    from which fine reports are drawn). S is 1 if the bit of the coarse memo differs from m, otherwise 0.
     """
     u, v = step.one_after_one, step.one_after_zero
     coarse = [v[0], u[0], v[1], u[1]]

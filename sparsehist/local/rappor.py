@@ -1,4 +1,4 @@
-"""The settings of RAPPOR, which draws a memo from a Bloom filter, and reports from the memo.
+"""The settings of RAPPOR, which draws a memo (a randomised copy) of a Bloom filter, and reports from the memo.
 
 A person's value sets `hashes` bits of a Bloom filter. A memo is drawn once: it keeps each bit with probability `keep`
 and otherwise replaces it by a fair random bit. A report shows 1 with probability `one_if_set` where the memo is 1 and
@@ -23,7 +23,7 @@ from sparsehist.privacy.levels import Level, at_least_zero
 from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray, float_array, float_entries, whole_number
 
 _MOST_BITS = 1 << 20
-# Number of random bits to draw for a bool. If they do not determine it (probability 2**-62), more bits are drawn.
+# Random bits to draw for each bool. With probability 2**-62, they do not determine the bool, and more bits are drawn.
 _BITS = 62
 
 
@@ -100,8 +100,8 @@ class Rappor:
     def std(self, count: float, people: int, reports: int | None = 1) -> float:
         """Return the standard deviation of the estimated number of people who have a given bit set.
 
-        `count` of the `people` truly have the bit set. Each person sends `reports` reports; None means
-        infinitely many. Even then, the standard deviation is not 0, because the memo is drawn only once.
+        `count` of the `people` truly have the bit set. Each person sends `reports` reports; None means infinitely
+        many. Even then, the result is above 0, because each memo (randomised filter) is drawn only once.
         """
         return math.sqrt(float(self.variances(np.array([float(count)]), people, reports)[0]))
 

@@ -24,16 +24,16 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_array, float_entries, whole_number
 
-_SLOWEST = Fraction(1, 2**40)  # smallest allowed epsilon / sensitivity; keeps P[noise > 2**62] below e^-4,000,000
+_SLOWEST = Fraction(1, 2**40)  # smallest epsilon / sensitivity; at this rate, P[noise > 2**62] < e^-4,000,000
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Family):
     """Discrete Laplace noise for integer vectors: a release at level epsilon satisfies epsilon-DP.
 
-    Draws are exact at every rational level, because no probability is rounded. The only exception is that draws are
-    clipped to [-2**62, 2**62], which changes a draw with a probability below e^-4,000,000. Releases of sparse
-    histograms also use tail probabilities, which are doubles. Therefore these releases state a slack.
+    Draws are exact at every rational level: no probability is rounded. Only clipping to [-2**62, 2**62] changes a
+    draw, with a probability below e^-4,000,000. Releases of sparse histograms also use tail probabilities, which are
+    rounded to doubles, so these releases state a slack.
 
     Args:
         sensitivity: L1 sensitivity of the counts: an integer, a fraction, or a float (read as its shortest decimal).
@@ -137,33 +137,32 @@ class DiscreteLaplace(Family):
 
 @lru_cache(maxsize=256)
 def _size(rate: Fraction) -> Tail:
-    """Return the distribution of |Z|: P[|Z| > k] = 2 a^(k+1) / (1+a), where a = e^-rate."""
+    """Return the distribution of |Z| for noise Z: P[|Z| > k] = 2 a^(k+1) / (1 + a), where a = e^-rate."""
     return Tail(lambda: 2 * decay(rate) / (1 + decay(rate)), rate)
 
 
 @lru_cache(maxsize=256)
 def _geometric(rate: Fraction) -> Tail:
-    """Return the geometric distribution with P[G > k] = a^(k+1), where a = e^-rate."""
     return Tail(lambda: decay(rate), rate)
 
 
 @lru_cache(maxsize=256)
 def _bridge_size(fine: Fraction, coarse: Fraction) -> Tail:
-    """Return the distribution of the absolute difference between coarse and fine noise."""
+    """Return the distribution of |coarse noise - fine noise|, the size of the increment that coarsening adds."""
     return Tail(lambda: (1 - _stay(fine, coarse)) * 2 * decay(coarse) / (1 + decay(coarse)), coarse)
 
 
 def _stay(fine: Fraction, coarse: Fraction) -> Interval:
-    """Return the ratio of variances v_fine / v_coarse: the probability that no increment is added to fine noise."""
+    """Return the probability that coarsening adds no increment: variance of fine noise / variance of coarse noise."""
     return decay(fine - coarse) * ((1 - decay(coarse)) / (1 - decay(fine))) ** 2
 
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return two tails of fine noise y, given coarse noise x >= 0: the first inside, the second outside [0, x].
+    """Return two tails of the distribution of fine noise y, given coarse noise x >= 0.
 
-    Let a = e^-rate at each level, r = a_fine / a_coarse and q = P[y < 0]. Then P[y > k] = (1 - q) r^(k+1) for
-    0 <= k < x. For all k >= 0, P[y > x + k] = q * r^x * (a_fine a_coarse)^k and P[y < -k] = q * (a_fine a_coarse)^k.
+    Let a = e^-rate at each level, r = a_fine / a_coarse, q = P[y < 0]. The first is P[y > k] = (1 - q) r^(k+1), for
+    0 <= k < x. The second is P[y > x + k] = q r^x (a_fine a_coarse)^k and, without r^x, P[y < -k], for k >= 0.
     """
 
     def below() -> Interval:
@@ -177,7 +176,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Draw fine noise given `coarse`, by inversion. For fixed uniforms, larger `coarse` never makes it smaller."""
+    """Draw fine noise given `coarse`, by inversion. For fixed uniforms, larger `coarse` never gives smaller noise."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -189,7 +188,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return the probability that `_bridge` adds an increment, first for coarse != fine, then for coarse == fine."""
+    """Return P[middle noise = fine noise + an increment] in two cases: coarse and fine noise differ, or are equal."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))
@@ -202,7 +201,6 @@ def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, T
 
 
 def _signed(size_law: Tail, size: int, *, rng: Generator) -> IntArray:
-    """Draw magnitudes from `size_law`, and give each a random sign; shape (size,)."""
     noise = np.empty(size, np.int64)
     for part in chunks(size):
         sizes = draw(size_law, part.stop - part.start, rng=rng)

@@ -1,8 +1,9 @@
 """Draw integers with geometric tails, and biased coins, without rounding any probability.
 
-A draw is the number N of integers k >= 0 with U < weight * e**(-rate * k), where U is uniform on (0, 1). So P[N > k]
-= weight * e**(-rate * k). Usually N can be computed in doubles from 64 bits of U. If rounding errors or further bits
-of U could change N, it is computed again in interval arithmetic, with as many further bits of U as necessary.
+A drawn integer N >= 0 has P[N > k] = weight * e**(-rate * k), for a weight in (0, 1] and a rate above 0. N is the
+number of integers k >= 0 with U < weight * e**(-rate * k), where U is uniform on (0, 1). Usually N can be computed in
+doubles from 64 bits of U. If rounding errors or further bits of U could change N, it is computed again in interval
+arithmetic, with as many further bits of U as necessary.
 
 Source: our own derivation (docs/mathematics.md, "Laplace, discrete Laplace, exponential").
 """
@@ -23,12 +24,12 @@ from sparsehist.typing import BoolArray, Generator, IndexArray, IntArray, secret
 Interval: TypeAlias = Any
 """An `mpmath` interval with bounds `a` and `b`. Only bounds are compared: overlapping intervals raise an error."""
 
-MOST = 2**62  # larger draws are replaced by this number
+MOST = 2**62  # drawn integers above this number are replaced by it
 _CHUNK = 1 << 14  # numbers are drawn in chunks of this size, so that temporary arrays fit in the CPU cache
 _MOST_BITS = 1 << 14
-# If the first 64 bits of U, read as an integer, are at least this value, they determine ln U to within 2**-45.
+# If the first 64 bits of a uniform number U, as an integer, are at least this value, they give ln U within 2**-45.
 _FEWEST = np.uint64(1 << 45)
-# Error bound for `exponent` in `Uniforms.count`: 2**-45 from the unknown bits of U, plus rounding errors.
+# Bound on the error of `exponent` in `Uniforms.count`: 2**-45, as only 64 bits of U are known, and rounding errors.
 _ROOM = 2.0**-43
 # In doubles, smaller rates are raised to this one, to avoid division by 0. Interval arithmetic uses the exact rates.
 _SLOWEST = 1e-290
@@ -48,13 +49,13 @@ def _intervals() -> Any:
 
 
 def enclose(weight: Callable[[], Interval], bits: int) -> Interval:
-    """Evaluate `weight` in interval arithmetic with `bits` bits. The resulting interval contains the exact weight."""
+    """Call the function `weight` at a precision of `bits` bits. The resulting interval contains the exact weight."""
     _intervals().prec = bits
     return weight()
 
 
 def decay(exponent: Fraction) -> Interval:
-    """Return an interval that contains e**-exponent, at the current working precision."""
+    """Return an interval that contains e**-exponent, computed at the precision that `enclose` has set."""
     return _intervals().exp(-_exact(exponent))
 
 
@@ -64,10 +65,10 @@ def _exact(number: Fraction) -> Interval:
 
 @dataclass(frozen=True)
 class Tail:
-    """The distribution P[N > k] = weight * e**(-shrink * power - rate * k), for k >= 0.
+    """The distribution of an integer N >= 0 with P[N > k] = weight * e**(-shrink * power - rate * k) for k >= 0.
 
-    `weight()` returns an interval that contains the weight, which is in (0, 1]; rate > 0 and shrink >= 0. `power` is
-    not a field, because it may differ between draws: see `Uniforms.count`.
+    `weight()` returns an interval that contains the weight, which is in (0, 1]; rate > 0 and shrink >= 0. `power` may
+    differ between draws, so it is an argument of `Uniforms.count` and not a field.
     """
 
     weight: Callable[[], Interval]
@@ -90,7 +91,7 @@ class Tail:
 
 @secret
 class Uniforms:
-    """Independent uniform numbers on (0, 1). Each has 64 bits, and gets more bits if a comparison needs them."""
+    """Independent uniform numbers on (0, 1). Each has 64 bits, and gets more if 64 do not determine a draw."""
 
     def __init__(self, size: int, *, rng: Generator) -> None:
         self._words = rng.integers(0, 2**64 - 1, size, dtype=np.uint64, endpoint=True)
@@ -106,9 +107,10 @@ class Uniforms:
         power: IntArray | int = 0,
         most: IntArray | int = MOST,
     ) -> IntArray:
-        """Count the k >= 0 with U < weight * e**(-shrink * power - rate * k), for each number U selected by `at`.
+        """Return an integer with the distribution `tail` for each uniform number U that `at` selects.
 
-        Arrays have one entry for each selected number. Where `flipped` is true, use 1 - U. Counts are at most `most`.
+        It is the number of integers k >= 0 with U < weight * e**(-shrink * power - rate * k), but at most `most`.
+        Where `flipped` is true, 1 - U replaces U. The result and all array arguments have one entry per selected U.
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words
@@ -129,11 +131,11 @@ class Uniforms:
         return result
 
     def coins(self, chance: Tail) -> BoolArray:
-        """Return a bool for each uniform number, which is True with probability `chance.weight`; shape (size,)."""
+        """Return a bool for each uniform number, True with the probability that is the weight of `chance`."""
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
-        """Return the exact count for the uniform number at `place`. Draw more bits until the count is certain."""
+        """Return the result of `count` for the uniform number at `place`. Draw more bits until it is certain."""
         count, bits = guess, 64
         while True:
             word = self._leading(place, bits)
@@ -171,7 +173,7 @@ def draw(tail: Tail, size: int, *, most: int = MOST, rng: Generator) -> IntArray
 
 
 def coins(chance: Tail, size: int, *, rng: Generator) -> BoolArray:
-    """Draw `size` booleans, each True with probability exactly `chance.weight`."""
+    """Draw `size` booleans, each True with exactly the probability that is the weight of `chance`."""
     return draw(chance, size, most=1, rng=rng).astype(np.bool_)
 
 

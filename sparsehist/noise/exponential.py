@@ -25,7 +25,7 @@ class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
     Noise is never negative, so a published value proves that the true count is not larger. Therefore `statement`
-    always raises an error. Noise is drawn by numpy, as doubles. With positive probability, it is equal at two levels.
+    always raises an error. numpy draws noise as doubles. With positive probability, the noise at two levels is equal.
 
     Example:
         >>> Exponential().std(4)
@@ -60,7 +60,7 @@ class Exponential(JumpFamily):
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
         with np.errstate(divide="ignore"):
-            # log(-expm1) is accurate for small probabilities, log1p for probabilities near 1.
+            # For P[Z <= threshold] near 0, log(-expm1(log_tail)) is accurate; near 1, log1p(-exp(log_tail)) is.
             log_tail = self.log_tail(threshold, level)
             return np.asarray(np.where(log_tail > -0.7, np.log(-np.expm1(log_tail)), np.log1p(-np.exp(log_tail))))
 

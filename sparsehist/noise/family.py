@@ -31,7 +31,7 @@ class DenseFamily(ABC):
     Attributes:
         integer: Whether noise is int64; otherwise it is float64.
         monotone: Whether `Family.carry` preserves the order of values. Sparse histograms need this.
-        linear: Whether linear combinations of noise paths are paths of the same family (true for Gaussian noise).
+        linear: Whether sums of multiples of independent noise paths are paths of the same family (true for Gaussian).
         scaled: Whether the distributions at all levels differ only in scale.
         norm: Norm of the sensitivity, "l1" or "l2"; None for families that cannot be used for workloads.
         currency: Currency in which levels are composed: "rho" (zCDP), "epsilon" (pure DP), or "none".
@@ -124,7 +124,7 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw finer noise given `coarse`. A `Family` accepts shape (rows, n), and all rows use the same draws."""
+        """Draw finer noise given `coarse`. In a `Family`, it may have shape (rows, n); rows share random numbers."""
 
     @abstractmethod
     def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray: ...
@@ -136,9 +136,9 @@ class Family(DenseFamily):
     monotone: ClassVar[bool] = True
 
     def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
-        """Coarsen or refine noise of shape (rows, n) from level `start` to `end`. All rows share random numbers.
+        """Coarsen or refine noise of shape (rows, n) from level `start` to `end`. The rows share random numbers.
 
-        If the family is monotone and values[i, k] >= values[j, k] in a column k, then result[i, k] >= result[j, k].
+        If the family is monotone, then values[i, k] >= values[j, k] implies result[i, k] >= result[j, k].
         """
         known, target, values = as_level(start), as_level(end), noise_array("values", values)
         if not (order := compared(target, known)):
@@ -185,7 +185,7 @@ class Family(DenseFamily):
 class JumpFamily(Family):
     """Base class of real-valued noise whose increments are sometimes 0, and otherwise distributed as coarse noise."""
 
-    power: ClassVar[int]  # an increment is 0 with probability (coarse level / fine level)**power
+    power: ClassVar[int]  # the exponent in P[increment is 0] = (coarse level / fine level)**power
 
     def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
         increment: FloatArray = self.sample(size, coarse, rng=rng)
@@ -193,9 +193,9 @@ class JumpFamily(Family):
         return increment
 
     def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Draw noise at the second of three levels. It equals `fine` with probability `stays`, or if coarse == fine.
+        """Draw noise at the middle of three levels. Copy `fine` with probability `stays`, and where coarse == fine.
 
-        Otherwise, add an increment: noise at the second level, as if noise at the first level were coarse - fine.
+        Otherwise, add to `fine` what `_refined` draws at the middle level if the coarse noise is coarse - fine.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)
@@ -209,7 +209,7 @@ class JumpFamily(Family):
 
 
 def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
-    """Return the smallest noise above each number: the next integer for integer noise, else the next double."""
+    """Return the smallest noise above each margin: the next integer or, for real-valued noise, the next double."""
     return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
 
 

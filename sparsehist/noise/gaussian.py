@@ -20,7 +20,7 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, float_entries, whole_number
 
-_FAR = 0.7  # threshold, in standard deviations, at which both methods of `sample_tail` accept half of their draws
+_FAR = 0.7  # threshold, in standard deviations, where `sample_tail` accepts half of its normal or Rayleigh proposals
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Gaussian(Family):
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Return the weights of coarse and fine noise in the mean of noise at `target`, and its std for sensitivity 1."""
+    """Return u, v, w: noise at `target` is u * coarse noise + v * fine noise + w * sensitivity * N(0, 1)."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

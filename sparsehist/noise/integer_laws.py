@@ -1,8 +1,8 @@
 """Tables of integer distributions: Poisson, Skellam, binomial, and the distribution of a summand given the sum.
 
 A table is computed from the ratios of adjacent probabilities, whose logarithms are added up outwards from the mode.
-Each tail is added up from its far end, so that its relative error is small. A draw looks up a uniform number: in the
-lower tail if the number is at most 1/2, otherwise in the upper tail. All distributions are log-concave.
+Each tail is added up from its far end, so that its relative error is small. To draw an integer, a uniform number u
+is looked up in the lower tail if u <= 1/2, otherwise 1 - u in the upper tail. All distributions are log-concave.
 
 Source: our own derivation (docs/mathematics.md, Poisson and Skellam).
 """
@@ -22,7 +22,7 @@ LARGEST_MEAN = 2**24  # the largest mean of a distribution whose table is cached
 # Cached tables leave out a probability of about e**-6000. This is negligible even for a domain of e**5000 cells, such
 # as all UTF-8 strings of up to 1000 bytes. Other tables leave out a probability of about e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
-# Smaller means, and smaller distances of uniform numbers from 0 or 1, are replaced by this number.
+# Means below this number are replaced by it, and so are distances of uniform numbers from 0 or 1.
 _TINY = 1e-290
 _LN2 = math.log(2.0)
 # Tails below e**-600 are added up as logarithms, because doubles underflow near e**-745.
@@ -31,7 +31,7 @@ _UNDERFLOW = 600.0
 
 @secret
 class Uniforms(NamedTuple):
-    """Uniform numbers, stored as distances from 1 where `upper` is true, else from 0, to keep tails accurate."""
+    """Uniform numbers u. To keep tails accurate, `distance` is 1 - u where `upper` is true, and u elsewhere."""
 
     upper: BoolArray  # shape (n,)
     distance: FloatArray  # shape (n,)
@@ -43,7 +43,7 @@ def draw_uniforms(size: int, *, rng: Generator) -> Uniforms:
 
 
 class IntegerLaw:
-    """A distribution on the integers from `first` upwards, given by logarithms of unnormalised probabilities."""
+    """A distribution on the integers from `first` to `last`; `logs` are logarithms of unnormalised probabilities."""
 
     def __init__(self, first: int, logs: FloatArray) -> None:
         masses = np.exp(logs - logs.max())
@@ -68,7 +68,6 @@ class IntegerLaw:
 
     @cached_property
     def _log_tails(self) -> tuple[FloatArray, FloatArray]:
-        """The arrays of ln P[Z > x] and ln P[Z <= x], for x = first - 1, …, last."""
         logs = self.logs - self.logs.max()
         logs -= math.log(np.exp(logs).sum())
         with np.errstate(divide="ignore"):
@@ -100,7 +99,7 @@ class IntegerLaw:
 
 
 def _reach(variance: float, exponent: float) -> int:
-    """Return a bound that |draw - mean| exceeds with probability below 2 e**-exponent (Bernstein's inequality)."""
+    """Return r with P[|X - E[X]| > r] < 2 e**-exponent for a draw X of this variance (Bernstein's inequality)."""
     return math.ceil(exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance))
 
 
@@ -156,12 +155,12 @@ def poisson(mean: float, size: int, *, rng: Generator) -> IntArray:
 def part_quantile(
     sums: IntArray, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float], uniforms: Uniforms
 ) -> IntArray:
-    """Return quantiles of X given each sum X + Y, for independent X and Y with the distributions `part` and `rest`.
+    """Return the quantiles of X at the numbers in `uniforms`, given each sum X + Y.
 
-    If X and Y are Poisson, `means` contains their means. If they are Skellam, X is the difference of two Poisson
-    numbers with mean means[0], and Y is the difference of two with mean means[1]. `sums` has shape (n,) or (rows, n);
-    all rows use the same uniform numbers. A larger sum never gives a smaller quantile (Efron 1965), despite rounding.
-    Raise DataError if a sum is so improbable that the tables of X and Y leave it out.
+    X and Y are independent, with the distributions `part` and `rest`. If they are Poisson, they have the two `means`.
+    If they are Skellam, X is the difference of two Poisson numbers of mean means[0], and Y of two of mean means[1].
+    `sums` has shape (n,) or (rows, n); rows use the same uniform numbers. In a column, larger sums never give smaller
+    quantiles (Efron 1965), as rounding errors are corrected. Raise DataError if the tables of X and Y omit a sum.
     """
     flat = np.asarray(sums, np.int64).reshape(-1)
     result = np.empty_like(flat)
@@ -176,7 +175,7 @@ def part_quantile(
 def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float]) -> IntegerLaw:
     """Return the distribution of X given X + Y = total, leaving out tails of probability below 2 e**-45.
 
-    The variance of X is at most share * (1 - share) * (|total| + 2 * sum(means)), with share = means[0] / sum(means).
+    X has variance at most s (1 - s) (|total| + 2 * sum(means)), with s = means[0] / sum(means); see `part_quantile`.
     """
     both = max(means[0] + means[1], _TINY)
     share = means[0] / both
@@ -191,7 +190,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Undo rounding errors: raise entries of `carried` until its columns have the same order as those of `values`."""
+    """Undo rounding errors in `carried`: raise entries until each column is ordered like that column of `values`."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

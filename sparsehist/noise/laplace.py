@@ -109,8 +109,8 @@ class Laplace(JumpFamily):
 class _Kernel(NamedTuple):
     """The distribution of fine noise given coarse noise x >= 0. Coarse noise has rate a, fine noise rate b > a.
 
-    The survival function at y is (a+b)/(2b) e**(-(b-a)y) for 0 <= y < x, and (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)) for
-    y >= x. There is an atom at x. For y < 0, the distribution function is (b-a)/(2b) e**((a+b)y).
+    P[fine noise > y] is (a+b)/(2b) e**(-(b-a)y) for 0 <= y < x, and (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)) for y >= x.
+    With positive probability, fine noise equals x. For y < 0, P[fine noise <= y] is (b-a)/(2b) e**((a+b)y).
     """
 
     total: float  # a + b
@@ -123,12 +123,12 @@ class _Kernel(NamedTuple):
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
     """Return quantiles of finer noise given the coarse noise `values`; `kernel` is the conditional distribution.
 
-    Let E be the standard exponential variates `exponential`. Return the quantile at probability 1 - e**-E / 2 where
-    `upper` is true, otherwise at e**-E / 2. For coarse noise x < 0, reflect the distribution for -x at 0. Results are
+    `exponential` holds standard exponential variates E. The quantile is at probability 1 - e**-E / 2 where `upper` is
+    true, and at e**-E / 2 elsewhere. For coarse noise x < 0, the distribution for -x is mirrored about 0. Results are
     exactly monotone in x, because every operation on |x| is monotone even with rounding.
     """
     small = exponential + _LN2
-    # Exact values are at most ln 2, and so below `kernel.far`. Rounded values could be larger: limit them to ln 2.
+    # -ln(1 - e**-E / 2) is at most ln 2, and so below `kernel.far`. Rounding could raise it above ln 2: prevent this.
     large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)
     positive = values >= 0
     away = positive == upper

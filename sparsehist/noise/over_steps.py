@@ -58,13 +58,13 @@ class StepNoise:
         return Gaussian(math.sqrt(self._covariance[step, step]))
 
     def ratios(self, points: Sequence[Point], new: Point) -> FloatArray:
-        """Return Cov[N(point), N(new)] / Var[N(new)] for each point, where N is the noise. No ratio is negative."""
+        """Return Cov[Z(point), Z(new)] / Var[Z(new)] for each of `points`; Z is noise. No ratio is negative."""
         levels = np.array([float(min(new.level / point.level, Fraction(1))) for point in points])
         steps = [point.step for point in points]
         return np.asarray(self._covariance[steps, new.step] / self._covariance[new.step, new.step] * levels)
 
     def factor(self, points: Sequence[Point]) -> Factor:
-        """Return a triangular factor of the covariance matrix of the noise at distinct points."""
+        """Return a triangular factor of the covariance matrix of the noise at distinct points; see `Factor`."""
         order = sorted(range(len(points)), key=lambda i: (points[i].level, points[i].step))
         _check_levels([points[i].level for i in order])
         steps = sorted({point.step for point in points})
@@ -88,7 +88,7 @@ class StepNoise:
 
 
 class Factor(NamedTuple):
-    """Noise at m points as a triangular matrix times standard normals: noise[order] = triangle @ normals.
+    """A factor of the covariance matrix of the noise at m points: noise[order] = triangle @ standard normals.
 
     `order` sorts the points by ascending level, then step; shape (m,). `triangle` has shape (m, m).
     """

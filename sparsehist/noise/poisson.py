@@ -47,7 +47,7 @@ class ProcessNoise(Family):
             raise DeclarationError(f"sensitivity must be a whole number of at least 1, got {shown(self.sensitivity)}")
 
     def _law(self, mean: float) -> IntegerLaw:
-        """Return the distribution of noise at level 1/mean, and of increments of the process in a time of `mean`."""
+        """Return the distribution of the process at time `mean`, and of its increments over a time of `mean`."""
         raise NotImplementedError
 
     def _at(self, level: Level) -> IntegerLaw:
@@ -82,7 +82,7 @@ class ProcessNoise(Family):
 
 
 def poisson_mean(level: Level) -> Fraction:
-    """Return the mean of the Poisson numbers, 1 / level. Raise LevelError if the mean is too large for the tables."""
+    """Return 1 / level, the mean of the Poisson numbers that form the noise. Raise LevelError if it exceeds 2**24."""
     mean = 1 / as_level(level)
     if mean > LARGEST_MEAN:
         raise LevelError(f"Poisson and Skellam noise need a level of at least 2**-24, got {shown(level)}")

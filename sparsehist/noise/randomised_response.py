@@ -67,7 +67,7 @@ class RandomisedResponse(DenseFamily):
         return int(self.categories)
 
     def rate(self, level: Level) -> Fraction:
-        """Return epsilon / sensitivity. Raise LevelError if it is so large that answers practically never change."""
+        """Return epsilon / sensitivity. Raise LevelError if this rate is so large that answers hardly ever change."""
         rate = as_level(level) / as_level(self.sensitivity)
         if rate > _FASTEST:
             most = float(_FASTEST * as_level(self.sensitivity))
@@ -111,8 +111,8 @@ class RandomisedResponse(DenseFamily):
     ) -> IntArray:
         """Draw for each entry the value in `first`, the value in `second`, or any other category.
 
-        Where `first` equals `second`, draw their value with probability chances()[0]. Elsewhere, draw the value in
-        `first` with probability chances()[1], that in `second` with chances()[2]. All others are equally likely.
+        Let `chances` return p, q, r. Where `first` equals `second`, draw their value with probability p. Elsewhere,
+        draw the value in `first` with probability q, that in `second` with r. All others are equally likely.
         """
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
@@ -127,7 +127,7 @@ class RandomisedResponse(DenseFamily):
         *,
         rng: Generator,
     ) -> IntArray:
-        """Choose the value in `first` or `second` with probabilities `chances`, otherwise a random other category."""
+        """Draw the value in `first` or `second` (if given) with probabilities `chances`, else another category."""
         chosen = first.copy()
         left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
         if second is None:
@@ -137,7 +137,7 @@ class RandomisedResponse(DenseFamily):
         if self.categories == 2:
             return chosen
         left = left[~coins(Tail(lambda: chances()[1] / (1 - chances()[0])), left.size, rng=rng)]
-        # Add 1, …, or k - 2 to the first value, modulo k, and 1 more if the sum reaches or passes the second value.
+        # Draw one of the k - 2 other categories: add 1, …, or k - 2 to the first value, but skip the second value.
         apart, steps = (second[left] - first[left]) % self.categories, rng.integers(1, self.categories - 1, left.size)
         chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
         return chosen
@@ -148,30 +148,30 @@ class RandomisedResponse(DenseFamily):
             raise DataError(f"noise of randomised response must lie in 0 … {self.categories - 1}")
         return whole
 
-    # The methods below return intervals that contain exact probabilities, at the current working precision.
+    # The methods below return intervals that contain exact probabilities, at the precision that `enclose` has set.
 
     def _total(self, rate: Fraction) -> Interval:
-        """Return 1 / P[noise = 0] at this rate."""
+        """Return 1 / P[noise is 0], where rate = epsilon / sensitivity."""
         return 1 + (self.categories - 1) * decay(rate)
 
     def _ratio(self, fine: Fraction, coarse: Fraction) -> Interval:
-        """Return kappa_coarse / kappa_fine, the probability that coarsening keeps an answer."""
+        """Return the probability that coarsening keeps an answer: kappa_coarse / kappa_fine (kappa: see `kept`)."""
         return (1 - decay(coarse)) / (1 - decay(fine)) * self._total(fine) / self._total(coarse)
 
     def _step(self, fine: Fraction, coarse: Fraction) -> tuple[Interval, Interval]:
-        """Return P[coarse = x | fine = x], and P[coarse = y | fine = x] for y != x. Neither depends on x or y."""
+        """Return P[coarse = x | fine = x] and P[coarse = y | fine = x], the same for all noise x and y != x."""
         ratio = self._ratio(fine, coarse)
         other = (1 - ratio) / self.categories
         return ratio + other, other
 
     def _finer(self, coarse: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
-        """Return P[fine = 0 | coarse = 0] and, for x != 0, P[fine = 0 | coarse = x] and P[fine = x | coarse = x]."""
+        """Return P[fine = 0 | coarse = 0], P[fine = 0 | coarse = x], P[fine = x | coarse = x], for noise x != 0."""
         same, other = self._step(fine, coarse)
         share = self._total(coarse) / self._total(fine)
         return share * same, share * other / decay(coarse), share * decay(fine - coarse) * same
 
     def _middle(self, coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
-        """Return P[m = f | c = f], P[m = f | c != f], P[m = c | c != f] for coarse, middle and fine noise c, m, f."""
+        """For coarse, middle, fine noise c, m, f: return P[m = f | c = f], P[m = f | c != f], P[m = c | c != f]."""
         same_above, other_above = self._step(fine, middle)
         same_below, other_below = self._step(middle, coarse)
         agree = same_above * same_below

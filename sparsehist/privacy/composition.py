@@ -20,7 +20,7 @@ from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# If `shared_by_one_person` finds more sets than this, it returns the set of all populations: no set costs more.
+# If `shared_by_one_person` would return more sets, it returns the set of all populations: no set costs more.
 _MOST_SETS = 1000
 
 
@@ -113,7 +113,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return the maximal sets of populations without a disjoint pair: a person may belong to a whole set."""
+    """Return the maximal sets of populations to which one person may belong: no two of them are declared disjoint."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

@@ -1,8 +1,9 @@
 """Compute the joint (epsilon, delta) of several noise paths, by the best proven bound for their noise.
 
 Pure-DP releases cost at most the sum of their epsilons. Gaussian releases cost as much as one with the sum of their
-rhos. For both together, replace each pure-DP release by randomised response, which reveals no less. For other zCDP
-releases, add up rhos. With Skellam noise, add up Rényi divergences. Each Poisson path gets an equal part of delta.
+rhos. If there are both, each pure-DP release costs at most as much as randomised response with its epsilon. Rhos of
+other zCDP releases are added up. With Skellam noise, Rényi divergences are added up. Delta is divided into equal
+parts: one for each Poisson path, and one for all other paths together.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
@@ -53,12 +54,11 @@ def _of_parts(parts: tuple[Part, ...], delta: float) -> float:
 def _poisson_epsilon(part: Part, delta: float) -> float:
     try:
         return poisson.epsilon(delta, part.level)
-    except DeclarationError:  # no epsilon suffices: an output impossible under a neighbour has probability > delta
+    except DeclarationError:  # no epsilon suffices for this level and delta
         return math.inf
 
 
 def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
-    """Return the joint epsilon of releases with pure DP, zCDP or Rényi-DP (Skellam noise)."""
     if any(part.law not in (GAUSSIAN, ZCDP, PURE, SKELLAM) for part in parts):
         return math.inf
     coins = Counter(part.level for part in parts if part.law == PURE)
@@ -108,7 +108,7 @@ def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: flo
 
 
 def _stick(epsilon: FloatArray, mu: float) -> FloatArray:
-    """Return the delta of Gaussian noise with parameter mu for each epsilon; an epsilon may be negative."""
+    """Return the delta of mu-GDP noise for each entry of `epsilon`, which may be negative."""
     from scipy.special import log_ndtr
 
     if mu == 0:

@@ -29,7 +29,7 @@ _CHARGES = {
     GAUSSIAN_ROUTE: (GAUSSIAN,),  # charges are rho; the limit is the largest rho within the (epsilon, delta) budget
     PURE_ROUTE: (PURE,),  # charges are epsilon
     RENYI_ROUTE: (GAUSSIAN, ZCDP, PURE, SKELLAM),  # charges are Rényi divergences at one order
-    POISSON_ROUTE: (POISSON,),  # charges are epsilon; each series takes half of the delta that is left
+    POISSON_ROUTE: (POISSON,),  # charges are epsilon, for half of the delta that earlier series left
 }
 ROUTES = tuple(_CHARGES)
 MOST_ORDER = 1 << 20
@@ -68,7 +68,7 @@ class Filter:
     def by_path(self, law: str) -> bool:
         """Return whether noise of this `law` is charged once per noise path, at the finest level of the path so far.
 
-        Otherwise, a series is charged once, at its cap: its releases form one mechanism, which costs at most the cap.
+        Other noise is charged once per series, at its cap, because all releases of a series cost at most the cap.
         """
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
@@ -100,7 +100,7 @@ class Filter:
         if law != POISSON:
             return times * self.charge(law, level, keys) <= room
         try:
-            # Charge the last series first: its part of delta is the smallest, so if any charge fails, this one does.
+            # Begin with the last series: its delta is the smallest, so if any cannot be charged, this series cannot.
             series = reversed(range(earlier, earlier + times))
             return sum((self.charge(law, level, earlier=before) for before in series), _NOTHING) <= room
         except DeclarationError:  # at a small delta, no epsilon suffices for Poisson noise with a small mean

@@ -1,8 +1,9 @@
 """Compute the exact (epsilon, delta) of Poisson noise on one count that changes by 1.
 
-Let F be the distribution function of noise with mean 1/level, and T = 1 - F. If the count decreases, delta is F(k) -
-e**epsilon F(k - 1) at k = floor(mean e**-epsilon). If it increases, delta is T(k - 1) - e**epsilon T(k) at
-k = floor(mean e**epsilon). Take the larger delta. Some outputs are impossible under a neighbour, so no zCDP holds.
+Let F be the distribution function of noise with mean 1/level, and T = 1 - F. If the count decreases, the delta for a
+given epsilon is F(k) - e**epsilon F(k - 1), with k = floor(mean e**-epsilon). If the count increases, the delta is
+T(k - 1) - e**epsilon T(k), with k = floor(mean e**epsilon). The result is the larger delta. No zCDP holds, because
+some outputs are impossible under a neighbour.
 
 Source: our own derivation. [ARNP Lemma E.2, Lemma E.3] hold and are 3 to 7 times larger. Papers: [ARNP Thm E.2, Cor.
 E.3].
@@ -41,7 +42,7 @@ def epsilon(delta: Level, level: Level) -> float:
     target, mean = probability(delta), float(1 / as_level(level))
     if _delta(_LARGEST_EPSILON, mean) > target:
         raise DeclarationError(
-            "no epsilon gives this delta: an output impossible under a neighbour is more probable than delta; "
+            "no epsilon gives this delta: with a probability above delta, the output is impossible for a neighbour; "
             f"raise delta or lower the level; got delta {delta!r}, mean {mean:g}, probability {math.exp(-mean):.3g}"
         )
     if _delta(0.0, mean) <= target:

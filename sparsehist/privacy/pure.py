@@ -1,8 +1,8 @@
 """Exact composition of releases that are each epsilon-DP, or (epsilon_i, delta_i)-DP.
 
 The worst case is binary randomised response, called a coin: its privacy loss is epsilon_i with probability
-1 / (1 + e**-epsilon_i), otherwise -epsilon_i. If P(L) is the probability that the losses add up to L, delta is 1 -
-prod over i of (1 - delta_i) * (1 - sum over L > epsilon of P(L) (1 - e**(epsilon - L))).
+1 / (1 + e**-epsilon_i), otherwise -epsilon_i. Let P(L) be the probability that all losses add up to L. Then 1 - delta
+is the product of all (1 - delta_i), times (1 - sum over L > epsilon of P(L) (1 - e**(epsilon - L))).
 
 Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3, optimal over all such releases; Murtagh and Vadhan 2016, Theorem
 1.5. It replaces [Interactive Thm 4], whose printed delta is false. Numerical gap: a relative 1e-9. If there are more
@@ -116,7 +116,7 @@ def _delta(epsilon: float, law: tuple[FloatArray, FloatArray]) -> float:
 
 
 def _epsilon(delta: float, law: tuple[FloatArray, FloatArray]) -> float:
-    """Return the smallest epsilon for this delta. Delta is linear in e**epsilon between adjacent losses."""
+    """Return the smallest epsilon for `delta`. Between adjacent losses, delta is a linear function of e**epsilon."""
     order = np.argsort(-law[0])
     loss, weight = law[0][order], law[1][order]
     with np.errstate(divide="ignore"):

@@ -1,7 +1,7 @@
 """Bounds on the Rényi divergence of Skellam noise, and their conversion to (epsilon, delta)-DP.
 
-A unit with l keys changes l counts by 1 each, and the noise has the variance v = 2/level. At an integer order a >= 2,
-the divergence is at most the smallest of three linear functions of a:
+A unit with l keys changes l counts by 1 each, and the noise has the variance v = 2/level. Let I0 and I1 be Bessel
+functions. For an integer order a >= 2, the divergence between neighbours is at most each of these functions of a:
 
     a l ln(I0(v) / I1(v)),    a l (v + 1) / (2 v**2) + 5 l / (4 v**2),    a l / (2 v) + 3 l / (2 v).
 
@@ -25,7 +25,7 @@ from sparsehist.privacy import zcdp
 from sparsehist.privacy.levels import Level, as_level, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
-_EXPAND_FROM = 1e3  # from this variance on, use a power series, because I0/I1 is too close to 1 for doubles
+_EXPAND_FROM = 1e3  # from this variance v on, use a power series, because I0(v)/I1(v) is too close to 1 for doubles
 
 
 def renyi(alpha: int, level: Level, keys: int = 1) -> float:
@@ -84,7 +84,7 @@ def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
 
 
 def _integers(best: float) -> list[float]:
-    """Return the integers around `best`, the best Rényi order minus 1, or 1 and 2 if `best` is below 1."""
+    """Return the two integers to try for t = Rényi order - 1, if the best real t is `best`; both are at least 1."""
     below = float(max(1, math.floor(best)))
     return [below, below + 1.0]
 

@@ -1,6 +1,6 @@
 """Conversions between zero-concentrated DP and (epsilon, delta)-DP, at the best order of the Rényi divergence.
 
-A rho-zCDP release is (epsilon, delta(t))-DP for every order t + 1 > 1 of the Rényi divergence, with this delta(t):
+By the Rényi divergence of order t + 1, a rho-zCDP release is (epsilon, delta(t))-DP for every t > 0, where
 
     ln delta(t) = t ((t + 1) rho - epsilon) - t ln(1 + 1/t) - ln(1 + t).
 
@@ -70,7 +70,7 @@ def from_pure(epsilon: Level) -> float:
 def least_log_delta(epsilon: float, rho: float, to_try: Callable[[float], list[float]] = lambda t: [t]) -> float:
     """Return ln of the smallest delta below 1 that follows from rho-zCDP at this epsilon, or 0 if none does.
 
-    Given the best real t (the Rényi order minus 1), `to_try` returns the values of t to try, such as nearby integers.
+    From the best real t = Rényi order - 1, `to_try` computes the values of t to try, such as the integers next to it.
     """
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
     found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in to_try(best)]
@@ -95,5 +95,4 @@ def _root(rising: Callable[[float], float]) -> float:
 
 
 def _log_inverse(t: float) -> float:
-    """Return ln(1 + 1/t)."""
     return math.log1p(t) - math.log(t) if t < 1.0 else math.log1p(1.0 / t)

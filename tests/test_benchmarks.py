@@ -71,7 +71,7 @@ def marked(script: str) -> object:
 
 @pytest.mark.parametrize("script", [marked(script) for script in SCRIPTS])
 def test_a_script_writes_its_figures_with_their_origin(tmp_path: Path, script: str) -> None:
-    """A benchmark's result records commit, versions, machine and runs, and the results page shows the commit."""
+    """A benchmark result names its commit, versions, machine and runs. The results page shows the commit as well."""
     if script == "floor" and not shutil.which(os.environ.get("CC", "cc")):
         pytest.skip("no C compiler is installed")
     result, page = tmp_path / f"{script}.json", tmp_path / "RESULTS.md"

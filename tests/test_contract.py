@@ -97,7 +97,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
     with pytest.raises(SeriesDiffersError, match="the log it was made from"):
         sh.create(store, "log/0.parquet", **declared, if_exists="reuse")
     everybody = store.ledger(full=True).filter(scope="everybody")
-    assert everybody["level"].item() == "0.52"  # level 0.5 of the counts plus level 0.02 of the sums
+    assert everybody["level"].item() == "0.52"  # counts at level 0.5, sums at level 0.02
     with sh.open_analyst(".") as session:
         assert session.sql("select count(*) as n from queries.public")["n"].item() == len(public)
 

@@ -89,7 +89,7 @@ def _public() -> Iterator[tuple[str, Any]]:
         value = getattr(sh, name)
         if not inspect.ismodule(value):
             yield name, value
-        elif value is not sh.errors:  # excluded: exceptions may show their arguments
+        elif value is not sh.errors:  # skip the errors: exceptions may show their arguments
             yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in value.__all__)
 
 

@@ -21,7 +21,7 @@ PURE_STANDARD_LIBRARY = set(
     "__future__ abc ast bisect collections dataclasses decimal enum fractions functools hashlib heapq itertools json "
     "math numbers operator types typing".split()
 )
-# In the core, only `MultipleRelease` has state: it creates a generator, and locks out other threads and processes.
+# In the core, only `MultipleRelease` has state: it creates a generator, holds a lock and detects forked processes.
 OWNS_A_STATE = {
     "sparsehist.dense.multiple_release": {"os", "threading", "sparsehist.entropy", "sparsehist.entropy.generator"}
 }

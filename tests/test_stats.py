@@ -31,7 +31,7 @@ def _path(size, *, rng, scale=1.0):
     ids=["g_test", "ks_test", "mean_test", "uniform_cube_test", "two_sample_counts", "two_sample_outcomes"],
 )
 def test_p_values_are_uniform_when_the_law_holds(p_value):
-    """Under a true hypothesis, 2,000 p-values are uniform; a distribution function 0.1 off would be detected."""
+    """If the hypothesis is true, p-values are uniform. With 2,000 of them, a CDF that is off by 0.1 is detected."""
     rng = seeded(20)
     stats.assert_consistent(stats.ks_test([p_value(rng) for _ in range(2000)], lambda p: p))
 
@@ -60,7 +60,7 @@ def test_p_values_are_never_too_small_when_the_law_holds(p_value):
 
 @pytest.mark.parametrize("scale", [0.95, 1.05])
 def test_a_scale_off_by_five_per_cent_is_rejected(scale):
-    """Negative control: samples with a scale that is 5 % off are rejected. Joint tests accept the correct scale."""
+    """Negative control: a scale that is 5 % off is rejected. Tests of vectors accept the correct scale."""
     stats.assert_detected(stats.ks_test(scale * seeded(1).standard_normal(200_000), special.ndtr))
     squares = (scale * seeded(2).standard_normal(20_000)) ** 2
     stats.assert_detected(stats.mean_test(squares, 1.0, 2.0))

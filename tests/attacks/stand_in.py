@@ -1,6 +1,6 @@
 """In-memory stand-ins for a store and its files, which let tests draw thousands of releases quickly.
 
-`sparsehist.release.pipeline` cannot tell these classes from a store on disk: they return the same data.
+`sparsehist.release.pipeline` uses these classes like a store on disk, because their methods return the same data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FilesInMemory:
 
 
 class StateInMemory:
-    """Stand-in for a store's state, which records releases, tracked cells and their noise."""
+    """Stand-in for the state of a store. It keeps releases, tracked cells and their noise in memory."""
 
     store_id = "00"
 

@@ -1,4 +1,7 @@
-"""Tests that the repr of an object with secret arrays shows no count: debuggers, logs and tracebacks print reprs."""
+"""Tests that the repr of an object with secret arrays shows no count.
+
+Reprs matter because debuggers, logs and tracebacks print them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def printed_fields(made: type) -> list[str]:
 
 
 def test_no_class_prints_arrays_unless_they_are_public() -> None:
-    """If a class has a generated repr that shows arrays or data frames, the contents of the class are public."""
+    """Only classes whose arrays and data frames are public have a generated repr that shows arrays or data frames."""
     public = {
         "workload.strategies.optimised._Decomposed",
         "local.estimates.Decoded",

@@ -1,4 +1,4 @@
-"""Tests that no choice of a workload's weights leaves an answer without noise or makes an error reveal a count."""
+"""Tests that every workload answer gets noise, whatever the weights, and that no failure reveals a large count."""
 
 from __future__ import annotations
 

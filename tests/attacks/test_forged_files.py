@@ -56,7 +56,7 @@ def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: py
     ids=str,
 )  # fmt: skip
 def test_metadata_of_another_type_are_refused(tmp_path: Path, changes: dict[str, object]) -> None:
-    """If a metadata field has the wrong type, reading the file or computing its intervals raises InputError."""
+    """If a metadata field of a release file has the wrong type, `sh.read` or `intervals` raises InputError."""
     path = forged(a_series().release("one", level=1), tmp_path / "a.parquet", **changes)
     with pytest.raises(InputError, match=r"is not a release|of the series: none"):
         sh.read(path).intervals()
@@ -64,7 +64,7 @@ def test_metadata_of_another_type_are_refused(tmp_path: Path, changes: dict[str,
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"format": 1' + "1" * 5000 + "}"], ids=len)
 def test_metadata_that_are_no_object_are_refused(tmp_path: Path, text: str) -> None:
-    """A release file is refused if its metadata are a list, are too deeply nested or contain too long a number."""
+    """A release file is refused if its metadata are a list, nest too deeply, or contain a 5,000-digit number."""
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "a.parquet", metadata={"sparsehist": text})
     with pytest.raises(InputError, match="not a release"):
         sh.read(tmp_path / "a.parquet")

@@ -27,7 +27,7 @@ def test_empty_cells_are_chosen_uniformly_round_after_round() -> None:
     assert_consistent(two_sample_outcomes(times[:, :3].ravel(), times[:, 3:].ravel()), "first half against second")
 
 
-# ---- Measure privacy: compare two releases of a cell with count c with two releases of a cell with count c + 1.
+# ---- Measure privacy: compare two releases of a cell that has count c to two releases of a cell that has c + 1.
 
 ROUNDS = [("0.5", 0.5), ("0.4", 1.0)]
 SWAPPED = [("0.4", 1.0), ("0.5", 0.5)]
@@ -42,7 +42,10 @@ def delta(epsilon: float, rho: float) -> float:
 
 
 def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> np.ndarray:
-    """Release many cells with this count twice; return an integer per cell that encodes its binned noisy counts."""
+    """Make two releases of many cells that all have the same true count; return an integer per cell.
+
+    The integer encodes the two noisy counts of the cell, rounded down to bins.
+    """
     levels, thresholds = zip(*rounds, strict=True)
     drawn = release_sparse(ONE, np.full(CELLS, count), levels, thresholds, rng=seeded(seed), **wrong)
     bins = np.where(drawn.published, np.floor(1.5 * (np.nan_to_num(drawn.noise) + count)) + 50, 0).astype(np.int64)
@@ -87,7 +90,7 @@ def test_the_measurement_sees_releases_that_cost_more() -> None:
 
 
 def test_the_exact_delta_is_what_one_release_attains() -> None:
-    """The delta of one Gaussian release, estimated from draws, agrees with the formula, so the bound is tight."""
+    """One Gaussian release attains the delta that `delta` computes, as estimated from simulated privacy losses."""
     mu = math.sqrt(2 * FINEST)
     draws = seeded(33).standard_normal(400_000)
     for epsilon in EPSILONS:

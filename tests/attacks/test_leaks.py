@@ -1,4 +1,4 @@
-"""Only published rows leave a store. No output shows a secret; all output except rows is the same for every log."""
+"""Tests that outputs show no secret, and that everything public except the published rows is the same for any log."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 
 def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
-    """No output of running series, weighted counts, sessions, reports or SQL shows a secret user, key or file."""
+    """Outputs of running series, interactive sessions, reports and SQL show no user, log file or unpublished key."""
     caplog.set_level(logging.DEBUG)
     store, out = tmp_path / "store", tmp_path / "public"
     out.mkdir()
@@ -179,7 +179,7 @@ def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
 
 
 def test_an_engine_error_does_hold_a_secret() -> None:
-    """Control: DuckDB's own error message quotes the secret, so tests would notice if sparsehist passed it on."""
+    """Control: DuckDB's error about text that is no number quotes the text, so it must not reach the caller."""
     with pytest.raises(duckdb.Error, match="SECRET"):
         duckdb.sql(f"select '{SECRET}'::int").fetchall()
 
@@ -205,7 +205,7 @@ REQUESTS = [
 
 
 def public_side(counts: pl.DataFrame) -> list[object]:
-    """Request each release in `REQUESTS`; return the public output except rows: metadata, refusals and ledger."""
+    """Request each release in `REQUESTS`; return metadata, refusals and ledger, but not the published rows."""
     counted = sh.Counts(counts, largest=1)
     series = sh.create(":memory:", counted, name="c", key="cell", max_keys=3, domain=sh.Integers(1000), cap=20)
     shown: list[object] = []
@@ -231,8 +231,8 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
 ) -> None:
     """Whether a release is refused for too many rows depends only on public numbers.
 
-    Three logs with different numbers of keys get the same answer to the same request. The limits are lowered from
-    about 10**9 rows to a few hundred, so that the test is fast.
+    The same release is requested for three logs with different numbers of keys, and is refused for all or for none.
+    The limits on its rows are lowered from about 10**9 to a few hundred, so that the test is fast.
     """
     assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)
@@ -264,7 +264,7 @@ CREDENTIALS = [
 
 @pytest.mark.parametrize("text", CREDENTIALS)
 def test_no_form_of_credentials_is_shown(text: str) -> None:
-    """Errors and reprs of queries hide credentials in any syntax, but show column names such as `token`."""
+    """Errors and reprs hide credentials, as in `set s3_secret_access_key=…`, but show a column name like `token`."""
     error = sh.errors.StatementError(f"line 3: {text} is no statement of ours")
     for shown in (str(error), repr(error), repr(error.args), repr(sh.Query(text))):
         assert "PLANTED" not in shown

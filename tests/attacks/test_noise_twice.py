@@ -1,4 +1,4 @@
-"""Neither an odd store name nor an interrupt makes a store draw noise twice for the same level."""
+"""Tests that neither a misread store name nor an interrupt makes a store draw noise twice for the same level."""
 
 from __future__ import annotations
 

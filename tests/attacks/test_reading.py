@@ -27,7 +27,7 @@ def written(path: Path, log: pl.DataFrame | str) -> Path:
 
 
 def kept_or_refused(source, **declared) -> set | str:
-    """Return the (user, key) pairs that are counted, or "refused" if the source is refused."""
+    """Return the (user, key) pairs that are counted from a log, or "refused" if the log is refused."""
     try:
         return kept_pairs(source, on_null="error", on_outside="error", **declared)
     except InputError:
@@ -80,7 +80,10 @@ def test_the_ending_of_each_file_says_what_separates_its_fields(tmp_path: Path) 
 
 
 def test_relations_whose_columns_differ_in_case_are_read_exactly_or_refused() -> None:
-    """With unit column user_id, a query must not return USER_ID too. Unused columns may differ only in case."""
+    """With unit column user_id, a query that also returns a column USER_ID is refused.
+
+    Columns that are not used, such as Q and q, may have names that differ only in case.
+    """
     assert kept_or_refused(Query("select 1 as USER_ID, 2 as user_id, 'a' as query")) == "refused"
     read = kept_pairs(Query("select 'x' as Q, 'y' as q, 'z' as q_1, 'a' as query, 'u' as user_id"))
     assert read == {("u", "a")}
@@ -125,7 +128,7 @@ def test_a_file_with_a_pattern_for_a_name_is_that_file(tmp_path: Path, kind: str
 
 @pytest.mark.parametrize("dtype", [pl.Duration("ns"), pl.Datetime("ns", "UTC"), pl.Time()], ids=str)
 def test_units_a_nanosecond_apart_are_not_merged(tmp_path: Path, dtype: pl.DataType) -> None:
-    """Users whose identifiers are times a nanosecond apart stay different users, in frames and files."""
+    """Users whose identifiers are timestamps that differ by one nanosecond are not merged, in frames and files."""
     log = pl.DataFrame({"user_id": pl.Series([1, 2, 3]).cast(dtype), "query": ["a"] * 3})
     for source in (log, written(tmp_path / "log.parquet", log)):
         assert count(source).frame["count"].to_list() == [3]

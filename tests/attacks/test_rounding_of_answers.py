@@ -47,7 +47,7 @@ def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
     ids=["identity", "haar", "optimised", "weights of 1e20"],
 )
 def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: str, weights: np.ndarray) -> None:
-    """All answers about one cell can be computed from one noisy count, so their rounding reveals nothing more."""
+    """All answers about a cell follow from one noisy count, so many answers reveal no more than this count does."""
     matrix = np.stack([weights, np.zeros_like(weights)], axis=1)
     for count in (0, 10**9):
         made = _of_two_cells(count, 3).release("w", workload=Matrix(matrix), level="0.5", strategy=strategy)

@@ -67,7 +67,7 @@ DOMAINS = {
 def test_small_domains_have_the_dense_law(counts: list[int], runs: int) -> None:
     """The package's releases are distributed like releases for which noise is added to every cell.
 
-    The test compares the noisy counts of the first two cells, those of the last two, and the numbers published.
+    The test compares noisy counts of the first two and of the last two cells, and the numbers of published cells.
     """
     sparse, dense = sparsely(np.array(counts), 1, runs), densely(np.array(counts), 2, 10 * max(runs, 500))
     assert_consistent(p_value(sparse, dense, [0]), "the first cell")

@@ -62,7 +62,7 @@ def explained(frame) -> str:
 def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: str) -> None:
     """Spark's event log and EXPLAIN EXTENDED do not show the salt of a series.
 
-    Negative control: if a query contains the salt as a literal, both show it.
+    Negative control: if a query contains a salt as a literal, the event log and EXPLAIN EXTENDED show the salt.
     """
     frame = spark.frame(a_log(90, 30), kind)
     salts = set()
@@ -91,7 +91,7 @@ def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: 
 def test_no_word_of_spark_about_a_value_is_logged(tmp_path: Path, monkeypatch, kind: str) -> None:
     """While sparsehist counts, PySpark logs no error that quotes a value of the log.
 
-    Control: after counting, PySpark logs such errors as usual.
+    Control: when sparsehist is not counting, PySpark logs an error that quotes a value of the log, as usual.
     """
     from pyspark.logger import PySparkLogger
 

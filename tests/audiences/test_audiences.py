@@ -49,7 +49,7 @@ def graphlike(pairs, *, directed=False):
 
 
 def test_the_karate_club_has_the_reference_values():
-    """Distances in the karate club graph equal reference values, and so do a coalition's level and noise."""
+    """For the karate club graph, distances, and the level and noise of a coalition, equal reference values."""
     assert len(edges()) == len({frozenset(edge) for edge in edges()}) == 78
     hops = distances(edges(), 0)
     assert Counter(hops.values()) == {0: 1, 1: 16, 2: 9, 3: 8}
@@ -87,7 +87,7 @@ def test_distances_are_those_of_a_plain_search(seed):
 
 
 def test_what_is_no_graph_is_refused():
-    """`distances` refuses directed graphs, arrays of a wrong shape and unknown sources."""
+    """`distances` refuses directed graphs, arrays of a wrong shape, and a source that is no node of the graph."""
     for graph in (np.zeros((3, 3)), 5, graphlike([(1, 2)], directed=True)):
         with pytest.raises(DataError):
             distances(graph, 1)
@@ -96,7 +96,10 @@ def test_what_is_no_graph_is_refused():
 
 
 def test_readers_read_their_level_and_are_never_lowered():
-    """A reader always sees the same noisy values. The reader's level can be raised up to the cap, but not lowered."""
+    """A reader sees the same noisy values until the reader's level is raised.
+
+    The level of a reader cannot be lowered, and cannot exceed the cap of the vector.
+    """
     vector = sh.MultipleRelease(DiscreteLaplace(), np.arange(1000), cap=1)
     staff = Audiences(vector, {"ann": "1/2", "bob": "1/10"})
     first = staff.read("bob")
@@ -115,7 +118,7 @@ def test_readers_read_their_level_and_are_never_lowered():
 
 
 def test_a_network_shows_each_value_at_the_level_of_its_distance():
-    """All readers at one distance from an owner see one noisy value, and readers too far away see no value."""
+    """Readers at equal distance from the owner of a value see equal noisy values. Readers too far away see none."""
     values = {member: 100 * member for member in range(34)}
     club = Network(values, edges(), DiscreteLaplace(), levels={1: "1", 2: "1/2"})
     hops = {reader: distances(edges(), reader) for reader in range(34)}

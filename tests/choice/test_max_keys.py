@@ -28,7 +28,7 @@ def heavy_log(units: int = 20_000, seed: int = 1) -> pl.DataFrame:
 
 
 def error_in_hindsight(log: pl.DataFrame, max_keys: int, bounding: str, level: float = 0.1) -> float:
-    """Return the root mean square error, from bias and noise together, of the keys with the largest counts."""
+    """Return the root mean square error of the noisy counts of the largest keys, due to noise and bounding bias."""
     sizes = log.with_columns(keys=pl.len().over("unit"), units=pl.len().over("key"))
     power = 1.0 if bounding == "keep" else 0.5
     lost = (
@@ -41,7 +41,7 @@ def error_in_hindsight(log: pl.DataFrame, max_keys: int, bounding: str, level: f
 
 
 def spent(store: sh.Store) -> list[str]:
-    """Return the levels that the ledger of a store shows for its series, sorted as strings."""
+    """Return the levels that the ledger of a store shows for its series, as a sorted list of strings."""
     return sorted(store.ledger(full=True).filter(scope="series")["level"].to_list())
 
 
@@ -57,7 +57,7 @@ def page_visits() -> pl.DataFrame:
     ids=["heavy tail", "page visits"],
 )
 def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
-    """With the `max_keys` that `choose_max_keys` chooses, the mean error is at most 10 % above the smallest error.
+    """The `max_keys` that `choose_max_keys` chooses gives counts a mean error within 10 % of the smallest error.
 
     The mean is over choices with twelve seeds. A badly guessed `max_keys` has an error that is more than 50 % above
     the smallest error.
@@ -99,7 +99,7 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
-    """Removing a unit lowers at most one entry, by at most 1, of the table of units by number of keys."""
+    """In the table that counts units by their number of keys, removing a unit lowers at most one entry, by 1."""
     rng = seeded(seed)
     log = pl.DataFrame({"unit": rng.integers(0, 30, 300), "key": rng.integers(0, 40, 300)})
     first = Declaration(name="s", unit="unit", key="key", max_keys=5, domain=sh.Integers(40))
@@ -120,7 +120,7 @@ def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
 
 @pytest.mark.parametrize("bounding", ["keep", "share"])
 def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
-    """The total cost in the ledger is the largest total cost that any unit with between 1 and 1,000 keys can have."""
+    """The total cost in the ledger equals the zCDP cost for the worst unit among units with 1 to 1,000 keys."""
     log = heavy_log(4000)
     store = sh.Store(tmp_path / "s")
     keyed = {"unit": "unit", "key": "key", "domain": DOMAIN}
@@ -140,7 +140,7 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
 
 
 def test_a_level_at_which_noise_speaks_alone_is_refused():
-    """`choose_max_keys` raises an error if its level is so small that the keys it releases may be noise alone."""
+    """`choose_max_keys` fails if its level is so small that all keys that it finds could be false keys."""
     log = pl.DataFrame({"unit": [i // 2 for i in range(6000)], "key": [i % 2 for i in range(6000)]})
     asked = {"unit": "unit", "key": "key", "domain": "strings(max_bytes=32)"}
     log = log.with_columns(pl.col("key").replace_strict({0: "a", 1: "b"}))

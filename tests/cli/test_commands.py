@@ -99,7 +99,7 @@ def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
 def test_a_bound_is_chosen_and_stands_in_the_ledger(sparsehist, log):
     """Running `choose max-keys` again prints the same result and costs nothing.
 
-    A choice under a new name costs a level of its own, and is refused if that would exceed the budget.
+    A choice of max_keys under a new name is charged as well, and is refused if its level would exceed the budget.
     """
     asked = ("choose", "max-keys", "s", "--input", log, "--unit", "user_id", "--key", "url", "--level", "0.4")
     asked = (*asked, "--domain", "strings(max_bytes=8)")

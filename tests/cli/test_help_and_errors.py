@@ -172,7 +172,7 @@ def test_a_new_parameter_of_a_series_is_an_option():
 
 
 def test_a_log_of_steps_shows_no_data(sparsehist, caplog):
-    """Log messages name the steps of a command, but no key, unit, file or row count. The output stays the same."""
+    """The messages of the logger "sparsehist" say what a command does, but name no key, unit, file or row count."""
     rows = {"user": [*(f"user{i}" for i in range(900)), "SECRETunit"], "url": [*["/home"] * 900, "SECRET-key"]}
     pl.DataFrame(rows).write_parquet("SECRETfile.parquet")
     domain = "--domain strings(max_bytes=20) --max-keys 1 --cap 1 --name visits"

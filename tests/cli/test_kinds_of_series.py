@@ -29,7 +29,7 @@ def daily(sparsehist, here):
 
 
 def test_running_counts_are_released_at_any_step(sparsehist, daily):
-    """Releases at any step, in any order, write files with the running counts up to that step."""
+    """Running counts can be released at any step, in any order, and each release is written to a file."""
     for step in (2, 1):
         made = sparsehist(f"release s --series daily --level 0.5 --name r{step} --step {step} --out r{step}.parquet")
         assert made.code == 0, made.err
@@ -107,7 +107,7 @@ def sales(here):
 
 
 def test_sums_are_declared_planned_and_released(sparsehist, sales):
-    """A release with measures has the standard deviations that `plan` printed.
+    """The noise of released sums of measures has the standard deviations that `plan` printed.
 
     If the level of a measure exceeds the cap, the error names the largest level that would fit.
     """

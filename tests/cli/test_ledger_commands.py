@@ -60,7 +60,7 @@ def test_a_cap_is_raised_for_a_reason(sparsehist, store):
 
 
 def test_disjoint_populations_do_not_add_up(sparsehist, store, declared):
-    """The total cost of two populations is the sum of their costs, or the larger one if declared disjoint."""
+    """The total cost of two populations is the sum of their costs; if they are declared disjoint, the larger cost."""
     assert sparsehist("create", store, *declared[:-1], "others", "--population", "south").code == 0
     for series, level in (("visits", "0.25"), ("others", "0.5")):
         assert sparsehist(f"release s --series {series} --name a --level {level}").code == 0

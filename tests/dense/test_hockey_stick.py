@@ -29,7 +29,7 @@ def pairs(family, count, coarse, fine, *, together, seal):
 
 
 def cells(values, edges):
-    """Return, for each pair of values, the index of its cell in a square grid with these edges."""
+    """Return, for each pair of values, the index of the grid square that contains it; `edges` divide both axes."""
     digits = [np.searchsorted(edges, column) for column in values.T]
     return digits[0] * (BINS + 1) + digits[1]
 
@@ -37,13 +37,13 @@ def cells(values, edges):
 def exceedance(family, coarse, fine, epsilon, delta, *, together, seal=False):
     """Test P(S) - e**epsilon Q(S) <= delta for the worst set S of outcomes of two releases; return the p-value.
 
-    P and Q are the joint distributions for the true values 0 and 1. Half of the draws choose the cells in which P
-    exceeds e**epsilon Q, and the other half estimate P(S) and Q(S). The choice is independent of the estimate, so the
-    p-value is valid.
+    P and Q are the joint distributions for the true values 0 and 1. One half of the draws is used to find S, the grid
+    squares in which P exceeds e**epsilon Q. The other half estimates P(S) and Q(S), so that the estimates do not
+    depend on the choice of S and the p-value is valid.
     """
     drawn = [pairs(family, count, coarse, fine, together=together, seal=seal) for count in (0, 1)]
     spread = 2.5 * family.std(fine)
-    # The edges lie between grid values, so that no value is on an edge.
+    # The edges of the squares lie between the values to which releases are rounded, so no value is on an edge.
     edges = np.linspace(-spread, 1 + spread, BINS) + 2.0**-20
     indices = [cells(values, edges) for values in drawn]
     half, total = SIZE // 2, (BINS + 1) ** 2
@@ -64,7 +64,7 @@ def gaussian_delta(rho, epsilon):
 
 @pytest.mark.parametrize("seal", [False, True])
 def test_gaussian_pairs_cost_what_the_finer_costs(seal):
-    """Two Gaussian releases of a vector keep to the delta of the finer one; with independent noise, they do not."""
+    """Two Gaussian releases of a vector cost no more delta than the finer one; independent noise would cost more."""
     coarse, fine, delta = "0.8", 1, gaussian_delta(1, 1.0)
     assert_consistent(exceedance(Gaussian(), coarse, fine, 1.0, delta, together=True, seal=seal))
     assert_detected(exceedance(Gaussian(), coarse, fine, 1.0, delta, together=False), "independent releases")
@@ -73,7 +73,7 @@ def test_gaussian_pairs_cost_what_the_finer_costs(seal):
 @pytest.mark.parametrize("seal", [False, True])
 @pytest.mark.parametrize("family", [Laplace(), DiscreteLaplace(sensitivity=1)])
 def test_laplace_pairs_are_epsilon_private(family, seal):
-    """Two Laplace releases of a vector keep to the epsilon of the finer one; with independent noise, they do not."""
+    """Two Laplace releases of a vector cost no more epsilon than the finer one; independent noise would."""
     assert_consistent(exceedance(family, "0.8", 1, 1.0, 0.0, together=True, seal=seal))
     assert_detected(exceedance(family, "0.8", 1, 1.0, 0.0, together=False), "independent releases")
 

@@ -57,7 +57,10 @@ def test_gaussian_releases_are_one_brownian_path(seal_before):
 
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_laplace_releases_have_the_law_and_the_stillness_of_one_path(seal_before):
-    """Laplace noise at four levels has the exact joint distribution, including the probability of equal values."""
+    """The joint distribution of Laplace noise at four levels is exact.
+
+    This includes the probability that the noise is equal at two of the levels.
+    """
     check(Laplace(), REAL_ORDER, seal_before)
 
 

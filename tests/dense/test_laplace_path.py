@@ -44,7 +44,10 @@ def paths():
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_path_has_the_joint_law_at_any_levels(paths, how):
-    """A Laplace path at four levels has the exact joint distribution, including the probability of equal values."""
+    """The joint distribution of a Laplace path at four levels is exact.
+
+    This includes the probability that the noise is equal at two of the levels.
+    """
     assert_consistent(p_value({level: paths[how].evaluate(level) for level in LEVELS}), how)
 
 
@@ -65,8 +68,8 @@ def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
 def test_wrong_paths_are_seen(paths):
     """Negative control: three kinds of wrong noise paths are detected.
 
-    These have the noise of another path at one level, a scale that is 5 % too large, or half of the jumps between two
-    levels missing.
+    The first kind has, at one level, the noise of a different path. The second has a scale that is 5 % too large. In
+    the third, half of the coordinates have no jump between two levels.
     """
     noise = {level: paths["whole"].evaluate(level) for level in LEVELS}
     other = paths["extended both ways"].evaluate("1.3")

@@ -29,7 +29,7 @@ from sparsehist.errors import (
 )
 from sparsehist.noise import DiscreteLaplace, Exponential, Gaussian, Laplace, Poisson
 
-# A vector longer than one chunk, whose length is not a multiple of the chunk size.
+# A vector that is processed in several chunks, the last of which is shorter than the others.
 TRUTH = np.arange(70_001) % 321
 LEVELS = ("1e-6", "0.001", "1/3", "0.4", "0.4000001", "2", "17", "500")
 FAMILIES = (Gaussian(sensitivity=3.0), Laplace(), DiscreteLaplace(sensitivity=2), Poisson())
@@ -40,7 +40,7 @@ STEPS = st.lists(st.sampled_from([*LEVELS, "seal", "bytes", "pickle"]), min_size
 
 
 def done(vector, step, published):
-    """Do one step: release at a level, store and reload ("bytes", "pickle"), or erase the true values ("seal").
+    """Do what `step` says: release at a level, store and reload ("bytes", "pickle"), or erase true values ("seal").
 
     Return the vector, and record the first release at each level in `published`.
     """
@@ -61,7 +61,7 @@ def done(vector, step, published):
 
 
 @settings(max_examples=100)
-@example(Gaussian(3.0), [0.0] * 3, None, ["1e-6", "seal"])  # std = 2**25 grid steps: `seal` is refused
+@example(Gaussian(3.0), [0.0] * 3, None, ["1e-6", "seal"])  # `seal` is refused: too much noise for the grid
 @given(st.sampled_from(FAMILIES), st.one_of(WHOLE, REAL), st.sampled_from([None, "17"]), STEPS)
 def test_what_was_released_is_released_again(family, truth, cap, steps):
     """Storing a vector, reloading it or erasing its true values with `seal` never changes its releases."""
@@ -124,7 +124,7 @@ def test_without_a_cap_the_finest_release_becomes_the_cap_on_sealing():
 
 
 def test_levels_too_far_apart_for_a_double_are_not_sealed():
-    """If the levels are too far apart for doubles, `seal` is refused before it erases the true values."""
+    """`seal` is refused, and erases nothing, if noise at a level is over 2**20 times as large as noise at the cap."""
     vector = MultipleRelease(Laplace(), TRUTH, cap=10**9)
     coarse = vector.release(1).values
     with pytest.raises(LevelOrderError, match=re.escape("2**20")):

@@ -21,7 +21,7 @@ HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
 
 def two_children(span=60):
-    """Return the exact joint probabilities of two values resold from one release, and the values along each axis."""
+    """Return a table of the joint probabilities of two values resold from one release, and the values on its axes."""
     axis = np.arange(-span, span + 1)
     family = DiscreteLaplace()
     parent = probabilities(family, Fraction(1), axis)
@@ -79,8 +79,8 @@ def test_branches_cost_the_level_of_their_lowest_common_ancestor():
 def test_gaussian_branches_cost_what_their_covariance_says():
     """The joint cost of Gaussian releases, some of them drawn from others, follows from their noise covariance.
 
-    This cost is a level: the sum of all entries of the inverse of M. Here M is the covariance matrix of the noise,
-    scaled so that the variance of each release is 1 / level.
+    Let M be the covariance matrix of the noise, scaled so that the variance of each release is 1 / level. The joint
+    level of the releases is the sum of all entries of the inverse of M.
     """
     held = tree(Gaussian())
     common = {frozenset(pair): joint for pair, joint in [

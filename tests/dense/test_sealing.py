@@ -33,7 +33,7 @@ def arrays_of(thing):
 def unexplained(truth, arrays):
     """Return the residual variance of the best linear prediction of the true vector from these arrays.
 
-    The more of the true vector the arrays reveal, the smaller is this variance.
+    The more the arrays reveal of the true vector, the smaller this variance is.
     """
     columns = np.column_stack([np.ones(truth.size), *[array.astype(np.float64) for array in arrays]])
     guess = columns @ np.linalg.lstsq(columns, truth.astype(np.float64), rcond=None)[0]
@@ -42,7 +42,7 @@ def unexplained(truth, arrays):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 def test_the_truth_is_gone(family):
-    """After `seal`, no array or bytes reveal the true vector more precisely than the release at the cap does."""
+    """After `seal`, neither arrays nor stored bytes reveal more of the true vector than the release at the cap."""
     level = 1 if not isinstance(family, Poisson | Skellam) else "0.01"
     truth = np.random.default_rng(5).integers(0, 2**40, SIZE)
     vector = MultipleRelease(family, truth, cap=level)
@@ -76,9 +76,9 @@ def test_low_order_bits_are_cut(family):
 
 
 def test_the_lattice_never_moves_a_value_across_a_boundary():
-    """Rounding noise to a fine grid and then to a coarse grid gives the same as rounding it to the coarse grid.
+    """Noise rounded to a fine grid and then to a coarse grid equals noise rounded directly to the coarse grid.
 
-    This holds even if the noise is at or next to a tie of the coarse grid.
+    The two are equal even for noise halfway between two values of the coarse grid, or next to such a point.
     """
     rng = np.random.default_rng(6)
     step, fine = 2.0**-8, 2.0**-25

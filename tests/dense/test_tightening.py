@@ -48,7 +48,7 @@ def test_a_bought_release_and_what_is_made_of_it_are_one_path(family, coarser):
 
 
 def test_a_reseller_serves_the_bought_release_unchanged_and_nothing_finer():
-    """A vector made from a release repeats this release and coarser releases, and refuses finer levels."""
+    """A vector made from a release can repeat that release and make coarser releases, but refuses finer levels."""
     for family in (Gaussian(), Laplace(), DiscreteLaplace(sensitivity=1)):
         bought = MultipleRelease(family, TRUTH, cap=4).release(1)
         reseller = MultipleRelease.from_release(bought)

@@ -34,7 +34,7 @@ def test_any_unicode_text_round_trips(values):
     ],
 )
 def test_text_files_hold_what_is_written(tmp_path, name, content, values):
-    """A text file is read as integers or dates only if all values are written like 7 or 2014-05-01, so 01 is text."""
+    """A text file is read as integers or dates if all lines look like 7 or 2014-05-01, and otherwise as text."""
     (tmp_path / name).write_bytes(content)
     assert Catalogue(file=tmp_path / name).values.to_list() == values
 

@@ -41,7 +41,7 @@ def reject(rng):
 
 
 def rank(rng):
-    """Draw two free cells by ranking, the method for drawing many cells or from a domain that is mostly taken."""
+    """Draw two free cells by ranking, the method used if many cells are drawn or if most of the domain is taken."""
     return draw_free(DOMAIN, 3, **holding(DOMAIN, TAKEN), rng=rng).head(2)
 
 
@@ -106,7 +106,7 @@ def test_rejection_keeps_what_drawing_one_by_one_would_keep():
 
 
 def test_large_domains_cost_what_is_drawn():
-    """Drawing 1,000 cells needs little memory and few candidates, for domains of 10**4 to more than 10**69 cells."""
+    """Drawing 1,000 free cells needs less than 2 MB of memory and 1,300 random cells, however large the domain."""
     peaks, asked = [], []
     for domain in (Integers(10**4), Integers(10**18), Hash64(), Strings(max_bytes=32)):
         candidates = []

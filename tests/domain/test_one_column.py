@@ -31,7 +31,7 @@ def frame(*columns, dtypes=None):
 
 @pytest.mark.parametrize(("domain", "cells"), SMALL, ids=lambda value: str(value)[:30])
 def test_small_domains_hold_their_cells_in_order(domain, cells):
-    """Size, numbering, membership, dtypes and text of a small domain agree with a list of all its cells."""
+    """A small domain contains exactly the listed cells, numbers them in order, and reads back from its text."""
     keys = domain.keys(np.arange(domain.size))
     assert keys["key_0"].to_list() == cells
     assert (domain.size, domain.columns) == (len(cells), 1)
@@ -60,7 +60,7 @@ def test_integers_reach_both_ends_of_64_bits():
 
 
 def test_index_near_the_limit_does_not_overflow():
-    """In a domain of 2**63 - 1 integers, the first and last are numbered correctly, even if they exceed Int64."""
+    """The first and last of 2**63 - 1 integers are numbered correctly, even if they are too large for Int64."""
     for low in (SIGNED[0], -5, 2**63):
         domain = Integers(low, low + 2**63 - 2)
         ends = np.array([0, domain.size - 1])
@@ -115,7 +115,7 @@ def test_hashes_keep_the_order_of_long_series():
 
 
 def test_a_product_is_every_combination():
-    """A product of 2, 3 and 2 values has 12 cells; dtypes, members and conversions are those of its components."""
+    """A product of domains of 2, 3 and 2 values has 12 cells. Each column has the dtype and values of its domain."""
     domain = Product(country=Catalogue(["DE", "US"]), day=Dates("2014-05-01", "2014-05-03"), n=Integers(5, 6))
     keys = domain.keys(np.arange(domain.size))
     assert (domain.size, domain.columns, domain.names) == (12, 3, ("country", "day", "n"))

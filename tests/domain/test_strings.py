@@ -16,7 +16,7 @@ MIXED = "aé€😀z"  # characters of 1, 2, 3, 4 and 1 bytes in UTF-8
 
 
 def listed(alphabet, longest, measure):
-    """Return all strings over an alphabet whose length is at most `longest`, by brute force."""
+    """Return all nonempty strings over an alphabet for which `measure`, such as len, is at most `longest`."""
     candidates = ("".join(some) for m in range(1, longest + 1) for some in itertools.product(alphabet, repeat=m))
     return [text for text in candidates if measure(text) <= longest]
 
@@ -56,7 +56,7 @@ def test_sizes_of_all_unicode_match_pythons_own_utf8():
 
 @pytest.mark.parametrize(("domain", "cells"), SMALL, ids=named)
 def test_cells_are_those_listed_by_brute_force(domain, cells):
-    """Numbering the cells of a string domain gives each string of a brute-force list exactly once."""
+    """The cells of a small string domain are the strings that brute force finds, each with a number of its own."""
     keys = domain.keys(np.arange(domain.size))
     assert domain.size == len(cells)
     assert sorted(keys["key_0"].to_list()) == sorted(cells)

@@ -56,7 +56,7 @@ def kill_inside(number):
 def trace_calls(injection, trace):
     """Attach strace to the main thread of this process, and inject a fault into one of its system calls.
 
-    Only the main thread writes files. The threads of Polars write to eventfds; if that fails, they panic and hang.
+    The main thread is enough, because no other thread writes files. Polars' threads would hang if their calls failed.
     """
     # Allow a child process to trace this process.
     ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
@@ -119,7 +119,7 @@ def attempts(name, root, what, kinds, limit, report):
 
 
 def main():
-    """Run a campaign from the command line, and count and print attempts by kind of call, work and outcome."""
+    """Run a campaign from the command line; print how many attempts each kind of call, work and outcome had."""
     parser = argparse.ArgumentParser()
     parser.add_argument("place", type=Path)
     parser.add_argument("--work", nargs="*", default=list(WORK))

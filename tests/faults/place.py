@@ -115,7 +115,7 @@ def forked(step):
     """Run a function in a forked child; return the exit code, which is negative if a signal killed the child."""
     child = os.fork()
     if child == 0:
-        faulthandler.dump_traceback_later(300, exit=True)  # a child that hangs prints its stack
+        faulthandler.dump_traceback_later(300, exit=True)  # end a child that hangs, and print its stack
         code = FAILED
         try:
             step()

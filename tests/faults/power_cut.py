@@ -137,7 +137,7 @@ class Disk:
                 directory, name = found
                 directory.pending.append({name: Directory() if call.name == "mkdirat" else None})
             return found is not None
-        if call.name == "syscall_0x1c3":  # cachestat, as older versions of strace name it; it changes no file
+        if call.name == "syscall_0x1c3":  # older versions of strace print cachestat like this; it changes no file
             return False
         raise NotImplementedError(call.name)
 

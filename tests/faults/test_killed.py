@@ -24,7 +24,7 @@ KILLS = int(os.environ.get("SPARSEHIST_KILLS", "100"))
 
 
 def campaign(place, *options):
-    """Run a fault campaign, and return the number of attempts by kind of call, work and outcome."""
+    """Run a fault campaign; return a dict with the number of attempts for each kind of call, work and outcome."""
     words = list(map(str, [*CAMPAIGN, place, *options]))
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -48,9 +48,9 @@ def directories_and_times_are_those_of_the_model(monkeypatch):
 def moments(root, disk, calls, limit=None):
     """Replay calls, cut the power after each, write what survives, and yield the call's number and the kind of cut.
 
-    The power is not cut after a call without effect, nor after a write between two other writes: a cut after the last
-    of these writes, which may lose any of them, covers this case. At most `limit` cuts are chosen at random. All
-    kinds of cuts after the last call are added.
+    The power is not cut after a call without effect. In a run of writes, the power is cut only after the first
+    and the last write, because the last of these cuts may lose any of the writes. At most `limit` cuts are chosen at
+    random. All kinds of cuts after the last call are added.
     """
     chance = random.Random(1)
     rehearsal = copy.deepcopy(disk)
@@ -86,7 +86,7 @@ def outcome(work, place):
         inspect(place)
         return 0
     if work == "backup" and not kept.exists():
-        WORK[work][1](place)  # this also removes the remains of the interrupted backup
+        WORK[work][1](place)  # a new backup also removes what the interrupted one left
         shutil.rmtree(kept)
     inspect(place)
     if work == "backup" and kept.exists():

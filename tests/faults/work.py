@@ -200,7 +200,7 @@ def prepare_clear(place):
 
 
 def unmove(place):
-    """Check that a store opens after a move, and is intact after a move back; then move it for the next attempt."""
+    """Check that a moved store opens, and is intact when moved back; then move it again for the next attempt."""
     sh.open(place.root / "kept")
     (place.root / "kept").rename(place.store)
     inspect(place)
@@ -356,7 +356,7 @@ def session_opened(place):
 
 
 def check_session(place):
-    """Check that an interactive session is absent, or in the ledger and answers queries; then create a new store."""
+    """Check that a session does not exist, or is charged and answers queries. If it exists, create a new store."""
     series = place.open().series("visits")
     names = [name for name in series.releases()["name"] if name != "public"]
     assert names in ([], ["ad_hoc"])

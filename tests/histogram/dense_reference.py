@@ -87,7 +87,7 @@ def finer_laplace(
     x, same = np.abs(coarse_noise), nothing(family, fine, coarse)
     moved = (1 - same) * slow * fast / 4
     weights = np.stack([
-        same * fast / 2 * np.exp(-(fast - slow) * x),  # leave out e**(-slow * x), a factor of all weights
+        same * fast / 2 * np.exp(-(fast - slow) * x),  # all weights are divided by e**(-slow * x)
         np.full(x.size, moved / (slow + fast)),
         moved * -np.expm1(-(fast - slow) * x) / (fast - slow),
         moved * np.exp(-(fast - slow) * x) / (slow + fast),

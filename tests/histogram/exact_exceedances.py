@@ -77,7 +77,7 @@ def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
 
 
 def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
-    """Return the probability that noise is within its bounds at every level, as a sum over integers or a grid."""
+    """Return the probability that noise is within its bounds at every level, summed over integers or grid points."""
     step = 1.0 if family.integer else family.std(levels[0]) / 50
     mean = 1 / float(levels[-1]) if isinstance(family, Poisson) else 0.0
     reach = math.ceil((mean + 30 * family.std(levels[-1])) / step)

@@ -58,7 +58,7 @@ def release_sparse(
 
 
 def hide_unpublished(releases: DenseReleases) -> DenseReleases:
-    """Replace the noise of cells that are never published by NaN, as in sparse releases."""
+    """Set the noise of cells that are never published to NaN, as in sparse releases."""
     seen = releases.published.any(axis=0)
     return DenseReleases(np.where(seen, releases.noise, np.nan), releases.published)
 
@@ -76,8 +76,8 @@ def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None
     labels = np.zeros(both[0].published.shape[1], int) if kinds is None else kinds[cells]
     weights = 1 << np.arange(len(first.published))
     patterns = [np.column_stack([labels, weights @ each.published]) for each in both]
-    # Publication patterns have codes of up to 2**50, too large to be combined with noise in one vector of doubles.
-    # Therefore replace the codes of publication patterns by the numbers 0, 1, 2, …
+    # The code of a publication pattern can be near 2**50, which is too large for one vector with the noise.
+    # Therefore number the patterns that occur 0, 1, 2, …, and use these numbers instead of the codes.
     numbered = np.unique(np.concatenate(patterns), axis=0, return_inverse=True)[1].reshape(2, -1)
     seen = [each.published.any(axis=0) for each in both]
     paths = [

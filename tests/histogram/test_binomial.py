@@ -29,10 +29,10 @@ class Given:
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """Return a bound on the probability that the package's binomial draw for `p` is not the exact draw for `exact_p`.
+    """Return a bound on the probability that the package's binomial draw for `p` differs from the exact draw.
 
-    Both draws are step functions of the same uniform number. The bound is the sum of the distances between their
-    jumps.
+    The exact draw has success probability `exact_p`. Both draws are step functions of one uniform number, and the
+    bound is the sum of the distances between the jumps of the two functions.
     """
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
@@ -91,7 +91,7 @@ def test_numbers_follow_their_law(n: int, p: float) -> None:
     ids=["tiny", "nearly one", "small", "beyond doubles"],
 )
 def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: float) -> None:
-    """If 3 successes or 3 failures are expected, their number is correctly distributed.
+    """The number of successes or failures is correctly distributed, even if its mean is only 3 in many trials.
 
     Negative control: a distribution with mean 3.15 is detected as wrong.
     """

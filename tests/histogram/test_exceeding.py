@@ -19,7 +19,7 @@ UNIT = Gaussian(sensitivity=1.0)
 
 
 def rate(past: list, level: str, threshold: float, sensitivity: float = 1.0, count: int = 0) -> float:
-    """Return the exact probability that a cell exceeds the threshold, given that it exceeded no past threshold."""
+    """Return the exact probability that a noisy count exceeds `threshold` after exceeding no past threshold."""
     bounds = [(known, tau - count) for known, tau in past]
     return exceedance(Gaussian(sensitivity=sensitivity), bounds, level, threshold - count)
 

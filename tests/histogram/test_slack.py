@@ -18,9 +18,9 @@ from sparsehist.noise.integer_laws import _part_given, poisson_law, skellam_law
 from tests.noise.exact_integer_laws import DIGITS, distance, poisson_mass, skellam_mass
 
 KEYS = (1, 20, 1000)
-EVERY = 10**9  # so many entries that `distance` adds up the whole table instead of a sample
+EVERY = 10**9  # with this limit, `distance` adds up all entries of a table instead of a sample
 OF_CANDIDATES = 1e-12  # slack per key for drawing the number of exceeding cells
-# Mean error of noise, in standard deviations, because numpy draws it from only 2**52 or 2**53 points.
+# Mean error of noise, in standard deviations: numpy computes noise from random numbers with only 52 or 53 bits.
 LATTICE = {Gaussian: 0.8 * 2.0**-52, Laplace: 0.5 * 2.0**-52}
 
 
@@ -30,7 +30,7 @@ def exact(level: str) -> mp.mpf:
 
 
 def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
-    """Return the noise value z with P[Z > z] = p in high precision, by Newton's method from `near`."""
+    """Return z with P[noise > z] = p in high precision, for Gaussian noise by Newton steps that start at `near`."""
     if isinstance(family, Gaussian):
         scale = family.sensitivity / mp.sqrt(2 * exact(level))
         z = mp.mpf(near) / scale
@@ -42,7 +42,7 @@ def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
 
 
 def off_by_inverse(family: Family, level: str) -> float:
-    """Return the mean error, in counts, of quantiles of the noise that the package computes in doubles."""
+    """Return the mean error, in counts, of noise quantiles, which the package computes in doubles."""
     log_p = -seeded(71).standard_exponential(300)
     found = family.inverse_log_tail(log_p, level)
     with mp.workdps(40):
@@ -90,7 +90,7 @@ def off_by_steps(family: Gaussian, level: str) -> float:
 @pytest.mark.parametrize("max_keys", KEYS)
 @pytest.mark.parametrize("level", ["1/10", "3", "1/100000"])
 def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_keys: int, level: str) -> None:
-    """Floating-point errors move real noise across a rounding boundary less often than the slack states."""
+    """Rounding errors move Gaussian and Laplace noise across a grid boundary less often than the slack states."""
     for family in (Gaussian(math.sqrt(max_keys)), Laplace(float(max_keys))):
         std = family.std(level)
         off = off_by_inverse(family, level)
@@ -102,9 +102,9 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
 
 @pytest.mark.parametrize("mean", [4.0, 100.0, pytest.param(2500.0, marks=pytest.mark.slow)])
 def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
-    """Tables of Poisson and Skellam numbers are exact up to the stated slack.
+    """The probability tables of Poisson and Skellam noise are exact up to the stated slack.
 
-    Tables of one Poisson or Skellam number, conditional on its sum with a second one, are exact up to this slack too.
+    Given the sum of two independent Poisson or Skellam variates, the table of one of them is exact up to the slack.
     """
     half = (mean / 2, mean / 2)
     for family, law, mass in ((Poisson(), poisson_law, poisson_mass), (Skellam(), skellam_law, skellam_mass)):
@@ -118,7 +118,7 @@ def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
 
 
 def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndarray:
-    """Find by bisection, for each number in `near`, the largest nearby double for which `holds` is true."""
+    """For each number in `near`, find by bisection the point within 1e-9 (relative) up to which `holds` is true."""
     low, high = near - 1e-9 * np.abs(near), near + 1e-9 * np.abs(near)
     for _ in range(40):
         middle = (low + high) / 2

@@ -177,7 +177,7 @@ def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
 
 
 def test_the_number_published_in_a_small_domain_has_the_dense_law() -> None:
-    """In a domain of four cells, the numbers of published cells have the joint distribution of dense releases."""
+    """Sparse and dense releases of four cells have the same joint distribution of the numbers of published cells."""
     counts, runs = np.array([0, 0, 0, 2]), 1500
     levels, thresholds = zip(*SCRAMBLED, strict=True)
 

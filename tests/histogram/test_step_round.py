@@ -68,8 +68,8 @@ def sparse(
 ) -> DenseReleases:
     """Return sparse releases of running counts, drawn round by round.
 
-    The series stores the keys that have had a unit so far, or all keys if `listed` is true. The function also checks
-    that no stored key without tracked noise has a rare history.
+    As in a store, only keys that already have a unit are known, or all keys if `listed` is true. The function also
+    checks that no known but untracked key has a rare history.
     """
     rng = entropy.seeded(seed)
     law = StepNoise(COVARIANCE) if noise is None else noise
@@ -162,7 +162,7 @@ def test_a_history_keeps_the_lowest_threshold_and_bounds_no_noise_where_a_key_is
 
 
 def test_noise_at_a_past_point_follows_new_noise_by_covariance_over_variance() -> None:
-    """Past noise minus its regression on the noise at a new release point is uncorrelated with the new noise."""
+    """Regressing the noise at a past release point on the noise at a new point leaves an uncorrelated residual."""
     past, new = Point(0, Fraction(1, 2)), Point(1, Fraction(1, 2))
     none = np.empty(0, np.int64)
     drawn = draw_step_round(

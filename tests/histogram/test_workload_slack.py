@@ -58,13 +58,13 @@ def noise_of(strategy: Strategy, z: np.ndarray) -> np.ndarray:
 
 
 def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
-    """Return the noise that a strategy computes from the normal numbers `z`, in long doubles instead of doubles."""
+    """Compute in long doubles the noise that a strategy makes from `z`, an array of standard normal variates."""
     if not isinstance(strategy, Spectral):
         return noise_of(strategy, np.eye(strategy.n_noise)).astype(np.longdouble) @ z
     kernel, cells, pi = strategy.kernel, strategy.workload.n_cells, np.longdouble("3.14159265358979323846264338")
     v, prefix = np.arange(1, kernel.n + 1), isinstance(kernel, PrefixKernel)
-    # Entry (u, v) of `waves` is a multiple of sin(2πuv / (2n+1)) for prefix sums, or of sin(πuv / (n+1)) for ranges.
-    # To avoid rounding errors in the sine of a large angle, first reduce the integer uv modulo the period.
+    # Entry (u, v) of `waves` is a multiple of sin(2πuv / size). To avoid the rounding error of the sine of a large
+    # angle, the integer u·v is first reduced modulo `size`.
     size, u = (2 * kernel.n + 1, v[::-1]) if prefix else (2 * (kernel.n + 1), v)
     waves = np.sin(2 * pi * (np.outer(u, v) % size) / size) * np.sqrt(np.longdouble(4) / size)
     if prefix:

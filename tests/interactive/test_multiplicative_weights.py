@@ -26,7 +26,7 @@ def silent(monkeypatch):
 
 
 def test_a_session_costs_the_sum_of_its_updates():
-    """In multiplicative weights, the level and ρ of a session are the sums of the levels and ρ of its updates."""
+    """The level of a multiplicative-weights session is the sum of the levels of its updates, and so is its ρ."""
     session = Weighing(cells=4, mass=1000, level="1.5", accuracy=0.2, most_updates=50)
     watch, answer = session.levels
     assert session.updates * (watch + answer) == Fraction(3, 2)
@@ -68,7 +68,7 @@ def test_a_scripted_session_without_noise_follows_the_rule():
 def test_updates_end_before_they_are_used_up():
     """Without noise, multiplicative weights needs fewer updates than allowed, even with all counts in one cell.
 
-    In every step, the test asks the query whose answer from the current hypothesis has the largest error.
+    The test always asks the query whose hypothesis answer has the largest error, until no update is needed.
     """
     counts = np.zeros(256, np.int64)
     counts[3] = 50_000

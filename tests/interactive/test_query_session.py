@@ -45,7 +45,7 @@ def visits(store, *, noise="discrete_laplace", per_page=12_500, **more):
 
 
 def row_of(store, **begins):
-    """Return the only row of the full ledger in which the given column starts with the given text."""
+    """Return the one row of `ledger(full=True)` in which a column starts with a text, such as path="interactive"."""
     ((column, text),) = begins.items()
     return store.ledger(full=True).row(by_predicate=pl.col(column).str.starts_with(text), named=True)
 
@@ -92,7 +92,7 @@ def test_it_is_charged_whole_before_anything_is_asked(series):
 
 
 def test_levels_beside_gaussian_noise_are_rho():
-    """With Gaussian noise, a query session's level is a ρ that covers all updates and the noisy sum of all counts."""
+    """In a series with Gaussian noise, a query session's level is a ρ. It covers all updates and the noisy total."""
     series = visits(sh.open(":memory:", seed=5), noise="gaussian")
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="0.1", accuracy="0.2")
@@ -105,7 +105,7 @@ def test_levels_beside_gaussian_noise_are_rho():
     assert 0.1 * (1 - 1e-11) <= math.fsum(parts) <= 0.1
     row = row_of(series.store, path="interactive")
     assert (row["level"], row["cost"], row["currency"]) == ("0.1", 0.1, "rho")
-    # The session's epsilon follows from zCDP. Gaussian noise of the same rho would have a smaller epsilon.
+    # The ledger converts the session's rho to epsilon by zCDP; for Gaussian noise, it would state a smaller epsilon.
     assert row["epsilon"] > sh.privacy.zcdp.epsilon("1e-6", "0.1") * (1 - 1e-9)
     assert "0.1-zCDP" in session.metadata["guarantee"]
 
@@ -206,7 +206,7 @@ def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
 
 
 def test_a_release_to_start_from_is_free_and_kept(series):
-    """A session can use a release as its first histogram at no cost, and keeps a copy if the release is dropped."""
+    """A session can start from a release at no cost, and keeps a copy in case the release's series is dropped."""
     other = visits(series.store, name="other")
     start = other.release("public", level=1)
     session = series.interactive("ad_hoc", **ASKED, start=start)
@@ -267,7 +267,7 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
 
 
 def test_one_question_follows_its_law():
-    """Queries are classified as high, low or near with the exact probabilities, not with those for half the noise."""
+    """Queries are classified as high, low or near with the exact probabilities. Half the noise would be detected."""
     asked, seen = pl.col("page").is_in([0, *range(8, 14)]), np.zeros(3, int)
     for number in range(600):
         if number % 50 == 0:
@@ -282,9 +282,9 @@ def test_one_question_follows_its_law():
 
 
 def test_watching_costs_no_more_than_it_may():
-    """Comparing five queries with their hypothesis answers costs at most the stated epsilon, whatever the outcomes.
+    """Testing whether the hypothesis answers of five queries are accurate costs at most the stated epsilon.
 
-    As a negative control, the cost exceeds the stated epsilon if the noise of the comparisons is halved.
+    The cost is the largest over all outcomes. Negative control: with half the noise, it exceeds the stated epsilon.
     """
 
     def loss(guesses, moves, checks=4):

@@ -73,7 +73,7 @@ def test_after_a_trigger_the_threshold_is_drawn_afresh():
 
 
 def losses(moves, **rates):
-    """Return the largest privacy loss over all outcomes if query answers at the threshold change by `moves`."""
+    """Return the worst privacy loss for queries whose answers equal the threshold and then change by `moves`."""
     values = np.full(len(moves), THRESHOLD)
     one, other = first_trigger(values, **rates), first_trigger(values + np.array(moves), **rates)
     return np.abs(np.log(one / other)).max()
@@ -87,7 +87,7 @@ def test_what_it_costs_by_enumeration():
     assert one_way <= 1 + 1e-12
     # Negative control: without noise on the threshold, the losses of twelve queries add up to 12 * 1/4 = 3.
     assert losses([1] * 12, threshold_rate=None, query_rate=0.25) == pytest.approx(3.0, rel=1e-12)
-    # Negative control: with half the query noise, a unit that lowers the last answer and raises all others costs 1.5.
+    # Negative control: with half the query noise, the loss is up to 1.5 if the last answer falls and all others rise.
     two_sided = [losses([1] * many + [-1], query_rate=0.5) for many in (1, 2, 5, 30)]
     assert two_sided == sorted(two_sided)
     assert two_sided[1] == pytest.approx(1.2091846261884514, rel=1e-12)

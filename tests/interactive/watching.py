@@ -22,10 +22,10 @@ def at_least(rate, least):
 def epoch(gaps, threshold, watch, *, checks=4):
     """Return the probability of every possible first measurement, and then the probability that no query is measured.
 
-    A query is measured if its hypothesis answer is found too high or too low; the result has one entry for each case.
-    `gaps` are hypothesis answers minus true answers; a privacy unit changes each by at most 1. All comparisons before
-    a measurement cost epsilon `watch`: the noise of the threshold has scale 2 / watch, and the noise of each
-    comparison has scale `checks` / watch.
+    A query is measured if its hypothesis answer is found too high or too low, so the result has two entries per query
+    and a last entry. `gaps` are hypothesis answers minus true answers; a privacy unit changes each by at most 1. All
+    comparisons before a measurement cost epsilon `watch`: the noise of the threshold has scale 2 / watch, and the
+    noise of each comparison has scale `checks` / watch.
     """
     span = math.ceil(80 / watch)
     noise = np.arange(-span, span + 1)

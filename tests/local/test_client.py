@@ -1,4 +1,4 @@
-"""Tests of a RAPPOR client, which repeats its reports, can relax its setting, and can be stored as bytes."""
+"""Tests of a RAPPOR client, which repeats its reports, can add a finer setting, and can be stored as bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RNG = entropy.seeded(71)
 
 
 def test_a_day_has_one_report_whatever_happens():
-    """A RAPPOR client keeps its report for a day and setting, even if it is restored or gets a finer setting."""
+    """A RAPPOR client never changes a report that it has made, even if it is restored or gets a finer setting."""
     client = RapporClient.start(QUIET, "page", rng=RNG)
     client, first = client.report(date(2024, 1, 1), rng=RNG)
     assert first.shape == (128,)

@@ -19,7 +19,7 @@ FINE = Rappor(1, 1, keep="0.5", one_if_set="0.8", one_if_not="0.25")
 COARSE = Rappor(1, 1, keep="0.25", one_if_set="0.65", one_if_not="0.4")
 STEP = Degradation(COARSE, FINE)
 PEOPLE = 400_000
-STATES = list(itertools.product((0, 1), repeat=6))  # bits of: coarse memo, its 2 reports, fine memo, its 2 reports
+STATES = list(itertools.product((0, 1), repeat=6))  # bits: a memo and its two reports, coarse and then fine
 
 
 def chance(probability, outcome):
@@ -49,7 +49,7 @@ def p_value(columns, truth):
 
 
 def history(setting, truth, rng):
-    """Draw the memo bit and the bits of two reports of many people at one setting."""
+    """Draw a one-bit memo and two one-bit reports for each of many people, all at the same setting."""
     memo = draw_memo(setting, truth, rng=rng)
     return memo, np.stack([draw_report(setting, memo, rng=rng) for _ in range(2)])
 
@@ -216,8 +216,8 @@ def test_estimates_are_unbiased_with_the_spread_they_state():
 def test_more_candidates_than_bits_are_compared_with_the_rest():
     """With more candidate values than bits, decoded counts are unbiased, with about the stated standard deviation.
 
-    With more candidates than bits, the standard deviation is estimated from the other bits and includes the effect of
-    candidates that share bits.
+    With more candidates than bits, a candidate's standard deviation is estimated from the bits that it does not set.
+    It includes the effect of candidates that share bits.
     """
     setting = Rappor(64, 2, "0.9", 1, 0)
     rng = entropy.seeded(33)

@@ -30,7 +30,7 @@ USERS = [f"u{i}" for i in range(40)]
 
 
 def test_periods_come_in_any_order_and_twice(tmp_path: Path) -> None:
-    """Appending the file of a period again returns the same series, but another file for that period is refused."""
+    """Appending a file again for its period returns the same series; a different file for the period is refused."""
     log = in_weeks()
     files = {n: tmp_path / f"{n}.parquet" for n in (10, 20, 30, 31)}
     for n, file in files.items():
@@ -68,7 +68,7 @@ def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> 
 
 
 def test_what_cannot_be_declared_is_refused() -> None:
-    """Wrong values of `every=` are refused. A series with `most_periods=` refuses counts, as it needs the log."""
+    """Wrong values of `every=` are refused. With `most_periods=`, a period needs a log, and counts are refused."""
     for wrong in ({"period": "quarter"}, {"protects": "user-day"}, {"unit": None, "most_periods": 3}):
         with pytest.raises(DeclarationError):
             in_weeks(**wrong)

@@ -1,4 +1,4 @@
-"""Compare the stated costs per user and per period with a search over all sets of periods that a unit can have."""
+"""Compare stated costs per user and per period with a search over all sets of periods in which a unit has rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def first_periods(history: frozenset[int], most: int | None) -> set[int]:
 def counting(
     most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None, *, dropped: int | None = None
 ) -> dict[str, set[str]]:
-    """Append periods with one unit for every possible set of periods; return the units that count in each period.
+    """Append periods to a new series, with one unit per possible set of periods; return who counts in each period.
 
     The rows of unit `gone[0]` in period `gone[1]` and all rows of unit `erased` are left out. Period `dropped` is
     dropped before the last period is appended.
@@ -49,7 +49,7 @@ def counting(
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
-    """Check that two results of `counting` differ only in `unit`; return the total level of all differing periods."""
+    """Check that two results of `counting` differ only in `unit`; return the sum of levels of changed periods."""
     differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
@@ -59,7 +59,7 @@ def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> 
 def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dropped: int) -> None:
     """If an unreleased period is dropped, no unit counts in more than `most_periods` of the remaining periods.
 
-    After a period was dropped, deleting the rows of a unit in one period changes at most two periods.
+    Deleting a unit's rows in one period then changes who counts in at most two of the remaining periods.
     """
     whole = counting(most, dropped=dropped)
     for i, history in enumerate(HISTORIES):
@@ -74,7 +74,8 @@ def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dr
 def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> None:
     """The stated cost per user is the largest cost of any unit, and the stated cost per period is never too low.
 
-    Costs are found by deleting all rows of a unit, or its rows in one period, for every possible set of periods.
+    To find all costs, the test tries every set of periods in which a unit can have rows. It deletes the unit's rows
+    in all of these periods, or in one of them.
     """
     log = in_weeks(most_periods=most)
     for week, level in LEVELS.items():
@@ -159,7 +160,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """A user is charged the sum of the deltas of all periods, a user-week only the largest; budgets limit both."""
+    """The deltas of all periods add up for a user; a user-week is charged only the largest. Budgets limit both."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),

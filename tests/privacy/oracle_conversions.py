@@ -1,7 +1,7 @@
 """Reference conversions between privacy parameters, computed from textbook formulas in mpmath with many digits.
 
-Equations are solved by a few secant steps in at least 60 digits. The steps start from the answer of the package: they
-move away from a wrong answer and stay at a correct answer.
+Equations are solved by a few secant steps in at least 60 digits. The steps start at the answer of the package, which
+does not bias the result: they move away from a wrong answer to the exact one.
 """
 
 from __future__ import annotations

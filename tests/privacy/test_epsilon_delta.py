@@ -29,7 +29,7 @@ def of_pure(level, **more):
 
 
 def delta_by_integration(epsilon, rho, coins):
-    """Compute the joint delta of pure releases (coins) and one Gaussian release by integrating its definition."""
+    """Integrate the joint delta of one Gaussian release and of pure releases, each of which is the toss of a coin."""
     mu = math.sqrt(2 * float(rho))
     total = 0.0
     for faces in itertools.product((0, 1), repeat=len(coins)):
@@ -78,13 +78,13 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
         told = guarantee(total_cost(costs), delta)
         exact = delta_by_integration(told, Fraction(rho), [Fraction(coin) for coin in coins])
         assert exact <= delta * (1 + 1e-6)
-        # The sum of all epsilons is an upper bound. If the stated epsilon is below it, no smaller epsilon would do.
+        # The sum of all epsilons is an upper bound. A stated epsilon below this sum is the smallest for its delta.
         if told < sum(map(float, coins)) * 0.998:
             assert delta_by_integration(told * (1 - 1e-4), Fraction(rho), list(map(Fraction, coins))) > delta
 
 
 def test_skellam_noise_adds_up_by_orders():
-    """The epsilon of Skellam plus Gaussian noise at delta is below the sum of their epsilons, each at delta / 2."""
+    """Skellam and Gaussian noise together have a smaller epsilon than the sum of their epsilons at half the delta."""
     noise = path_cost("none", FIFTIETH, law="skellam", keys=3)
     assert guarantee(noise, 1e-6) == pytest.approx(skellam.epsilon(1e-6, FIFTIETH, 3), rel=1e-9)
     both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)

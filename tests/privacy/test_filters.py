@@ -26,7 +26,7 @@ LAW = {"gaussian": "gaussian", "coin": "epsilon"}
 
 
 def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] = SHARES):
-    """Return a function that yields allowed next releases, which use up certain shares of the remaining budget."""
+    """Return a function that yields allowed next releases, one per kind of noise and share of remaining budget."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         spent = sum((within.charge(LAW[move.kind], Fraction(move.amount)) for move in made), Fraction(0))
@@ -72,7 +72,7 @@ def test_no_adversary_gets_beyond_a_filter(route, epsilon, delta, steps):
 
 @pytest.mark.parametrize("steps", [2, slow(3)])
 def test_no_adversary_gets_beyond_the_rho_filter(steps):
-    """Adaptive adversaries with Gaussian and pure releases stay within the (epsilon, delta) of the rho limit."""
+    """Adaptive adversaries with Gaussian and pure releases stay within the delta that the rho limit implies."""
     within = Filter("rho", Fraction(1, 5))
     for epsilon in (0.5, 1.5, 3.0):
         reached = most(by_filter(within, ("gaussian", "coin"), SHARES[::3]), epsilon, steps)
@@ -104,7 +104,7 @@ def test_best_of_routes_accounting_is_found_out():
 
 
 def test_a_search_finds_out_best_of_routes_accounting():
-    """Negative control: if releases only need to keep one of several bounds, a search finds an excess over delta."""
+    """Negative control: if only the smallest of several bounds is limited, a search finds a way to exceed delta."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         if not made:
@@ -171,7 +171,7 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
     """
     divergence = {level: float(coin_divergence(order, Fraction(level))) for level in (coarse, fine)}
     kept = {level: 1 / (1 + math.exp(-level)) for level in (coarse, fine)}
-    # In lossless randomised response, the coarse coin is the fine coin or, with probability `replaced`, a new toss.
+    # In lossless randomised response, the coarse coin copies the fine coin, or is tossed with probability `replaced`.
     replaced = 1 - (2 * kept[coarse] - 1) / (2 * kept[fine] - 1)
     gaussian_instead = math.exp((order - 1) * (divergence[fine] - divergence[coarse]))
     moment = 0.0
@@ -242,7 +242,7 @@ def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
             for b in (a - 1, a + 1)
             if b > 1
         )
-        assert least < 1e-9  # an order that is lower or higher by 1 allows no larger rho
+        assert least < 1e-9  # neither neighbour of the chosen Rényi order allows a larger rho
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys
         assert not within.fits(room, law, level * Fraction(1001, 1000), keys, times=times)
         assert sum(within.charge(law, level, keys, earlier=series) for series in range(times)) <= room
     assert within.largest(Fraction(0), law, keys) == 0
-    assert Fraction(1, LARGEST_MEAN) == filters.LEAST_OF_MEANS  # the smallest level of Poisson and Skellam noise
+    assert Fraction(1, LARGEST_MEAN) == filters.LEAST_OF_MEANS  # the smallest level for which the noise can be drawn
 
 
 @pytest.mark.parametrize("law", ["gaussian", "epsilon", "skellam", "poisson"])

@@ -17,7 +17,7 @@ CLOSE = 1e-11
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
-    """The largest rho, delta and epsilon of Gaussian noise agree with the published formula in high precision."""
+    """The delta, the epsilon and the largest allowed rho of Gaussian noise agree with the published formula."""
     for delta in DELTAS:
         rho = gaussian.largest_rho(epsilon, delta)
         with mp.workdps(80 + max(0, int(-math.log10(rho)))):

@@ -77,7 +77,7 @@ def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
             lower, upper, pessimistic_estimate=pessimistic, value_discretization_interval=1e-4, symmetric=False
         )
         bounds.append(loss.get_delta_for_epsilon(0.7))
-    # If `lower` and `upper` were swapped, output 0 would have infinite loss, as its probability in `upper` is 0.
+    # `upper` gives output 0 probability 0. If `upper` were the denominator, the privacy loss would be infinite.
     assert bounds[0] <= poisson.delta(0.7, "0.01") * (1 + 1e-9)
     assert poisson.delta(0.7, "0.01") <= bounds[1] * (1 + 1e-9)
     assert bounds[1] < bounds[0] * 1.1

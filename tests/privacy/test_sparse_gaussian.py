@@ -31,7 +31,10 @@ def test_what_is_stated_is_never_less_than_the_exact_delta(
 
 
 def test_the_gap_is_the_one_that_is_stated() -> None:
-    """With rho 0.5 and delta 1e-6 (half for keys of only one unit), the exact ε is 4.887, and the stated ε 5.361."""
+    """For a release over an open domain at rho 0.5 and delta 1e-6, the exact ε is 4.887, and the stated ε is 5.361.
+
+    Half of the delta is for the publication of keys that only one unit has.
+    """
     delta, rho, new_keys = 1e-6, 0.5, 5e-7
     exact = brentq(lambda epsilon: math.log(sparse_gaussian_delta(epsilon, rho, 1, new_keys) / delta), 1.0, 9.0)
     stated = zcdp.epsilon((delta - new_keys) / (1 - new_keys), rho)

@@ -76,7 +76,7 @@ def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step() -> None:
 
 @pytest.mark.parametrize(("max_keys", "keys", "steps"), [(1, 2, 3), (2, 3, 2)])
 def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int, steps: int) -> None:
-    """The largest change of running counts by a new unit is between 95 % and 100 % of the sensitivity."""
+    """The largest change of running counts that adding a unit can cause is 95 % to 100 % of the sensitivity."""
     others = random_days(5, users=5, keys=keys, days=steps, rows=6)
     inverse = np.linalg.inv(max_keys * _covariance(steps))
     without = counts(started(others, max_keys=max_keys, steps=steps), steps)

@@ -77,7 +77,7 @@ def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dense(seed: int, *, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Draw releases by the dense mechanism, which adds noise to every cell; return arrays as `released` does."""
+    """Draw the releases of `ROUNDS` with noise on every cell; return which cells are published, and noisy counts."""
     points = list(dict.fromkeys((step - 1, Fraction(level)) for _, step, level, _ in ROUNDS))
     steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
     covariance = _covariance(5)[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels))
@@ -207,7 +207,7 @@ def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
     late = both.filter(pl.col("key").is_in(false_keys))
     assert late.height == len(false_keys) > 3000
     noise, later = late.select(pl.col("noisy_count"), pl.col("noisy_count_2") - 20).to_numpy().T
-    covariance = _covariance(5)[:2, :2]  # the covariance of the noise at level 0.5
+    covariance = _covariance(5)[:2, :2]  # covariance of a cell's noise at steps 1 and 2, level 0.5
     slope = covariance[0, 1] / covariance[0, 0]
     residual = math.sqrt(covariance[1, 1] - slope * covariance[0, 1])
     assert_consistent(ks_test((later - slope * noise) / residual, norm.cdf))

@@ -27,7 +27,7 @@ from tests.workload.test_strategies import check_factorization
 @pytest.mark.parametrize("keys", [1, 8])
 @pytest.mark.parametrize("pure", [False, True])
 def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
-    """`choose` returns the strategy with the smallest error in the table of `compare`, and the table is exact."""
+    """`choose` returns the strategy with the smallest error in the table of `compare`, which states exact errors."""
     chosen, table = choose(workload, keys, pure=pure), compare(workload, keys, pure=pure)
     errors = {candidate.strategy: candidate.mean_squared_error for candidate in table}
     assert errors[chosen.name] == pytest.approx(min(errors.values()))
@@ -43,7 +43,7 @@ def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
 def test_the_choice_depends_on_the_cells_of_a_unit():
     """For prefix sums with 80 cells per unit, noise on cells has a smaller error than the spectral strategy.
 
-    The strategy that `choose` returns for 80 cells per unit is better than both.
+    The strategy that `choose` returns for 80 cells per unit has a still smaller error than noise on cells.
     """
     table = {candidate.strategy: candidate.mean_squared_error for candidate in compare(Prefix(256), 80)}
     chosen = choose(Prefix(256), 80).name

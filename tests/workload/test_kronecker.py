@@ -31,7 +31,7 @@ def test_products_are_kronecker_products(factors):
 
 
 def test_answers_are_exact_and_totals_are_summed_first():
-    """Integer product workloads have exact integer answers, even if they sum over a column with 2**31 values."""
+    """Products of workloads with integer weights give exact integer answers, even for a total over 2**31 values."""
     rng = entropy.seeded(2)
     n = 500
     cells = Cells(

@@ -65,7 +65,7 @@ def test_a_domain_too_large_to_write_down_has_marginals():
 
 
 def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
-    """Noise of marginals has covariance L·Lᵀ, and summing a noisy table over a column gives the table without it."""
+    """Noise of marginals has covariance L·Lᵀ. Summed over a column, a table's noise is that of the smaller table."""
     made = strategy_named("residual", Marginals((2, 3), up_to=2))
     L = made.noise_answers(np.eye(made.n_noise))
     draws = made.noise_answers(entropy.seeded(7).standard_normal((made.n_noise, 40_000)))

@@ -124,7 +124,7 @@ def _drawn(family, strategy, order, seed, *, draws=DRAWS, forget=False):
 
 
 class _Copies:
-    """Several independent copies of a strategy. The noise of all copies is drawn as one array; see `split`."""
+    """Several independent copies of a strategy. Their noise is drawn as one array, which `split` divides by copy."""
 
     invertible = False
 

@@ -70,7 +70,7 @@ def test_texts_of_several_columns_are_read_back(text):
 
 
 def test_a_large_matrix_is_read_back_to_the_last_bit():
-    """The text of a large matrix reads back with all weights, bit for bit; only its description is shortened."""
+    """The text of a large matrix reads back with all weights, bit for bit; `describe` returns a shortened text."""
     weights = seeded(4).standard_normal((300, 500)) * (seeded(5).random((300, 500)) < 0.1) * 1e30
     back = sh.workload.Workload.parse(str(Matrix(weights)))
     assert (back.matrix.toarray() == weights).all() and len(back.describe()) == 120

@@ -105,7 +105,7 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
     return best
 
 
-# The last entry bounds the ratio of the stated L2 sensitivity to the largest L2 change that the search finds.
+# Each case ends with a bound on the ratio of the stated L2 sensitivity to the largest L2 change that is found.
 # A ratio of at most 1.05 ensures that a stated sensitivity that is 5 % too small is detected.
 LARGE: list[tuple[Workload, str, float]] = [
     (Prefix(256), "spectral", 1.02),
@@ -130,7 +130,7 @@ LARGE: list[tuple[Workload, str, float]] = [
 def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
     workload: Workload, name: str, loosest: float, keys: int
 ) -> None:
-    """The worst sets of cells that annealing finds stay below the stated sensitivity and come close to it."""
+    """The largest change by a unit that annealing finds is close to the stated sensitivity, but not above it."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     found = annealed(R, keys, l1=False, seed=keys)
@@ -175,7 +175,7 @@ def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, 
 @pytest.mark.parametrize("kind", [Prefix, Ranges])
 @pytest.mark.parametrize("keys", [2, 40, 300, 1000])
 def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignore[no-untyped-def]
-    """For 1,500 cells, the spectral sensitivity is at most 4 % above the effect of a unit with adjacent cells."""
+    """With 1,500 cells, a unit with adjacent cells causes a change within 4 % of the spectral sensitivity."""
     n = 1500
     strategy = strategy_named("spectral", kind(n))
     R = strategy.apply(np.eye(n))
@@ -186,7 +186,7 @@ def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignor
 
 @pytest.mark.parametrize("patterns", [2**12, 8])
 def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, patterns: int) -> None:  # type: ignore[no-untyped-def]
-    """The sensitivity bound of marginals holds for all sets of cells, even if it enumerates few sets of columns."""
+    """The L2 bound of marginals holds for all sets of cells, even if there are too many patterns to enumerate."""
     monkeypatch.setattr("sparsehist.workload.sensitivity._MOST_PATTERNS", patterns)
     sizes, rng = (2, 3, 2), seeded(11)
     cells = np.array(np.unravel_index(np.arange(12), sizes))

@@ -1,4 +1,4 @@
-"""Tests that transforms and tables of the spectral strategy equal explicit matrices at any length."""
+"""Tests that transforms and tables of the spectral strategy equal explicit matrices, for any number of cells."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ MADE_OF_OTHERS = [
     *((Marginals(sizes, up_to=2), name) for sizes in ((2, 3, 4), (3, 1, 4)) for name in ("residual", "direct")),
     (Marginals((3, 3, 2), [[0], [1, 2], [0, 2]]), "residual"),
     (Marginals((2, 3), 1), "optimised"),
-    (Matrix([[1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]]), "optimised"),  # cells 0 and 1 are equal, no query has cell 3
+    (Matrix([[1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]]), "optimised"),  # columns 0 and 1 are equal; column 3 is 0
     (Matrix(np.vstack([np.full(8, 1e8), np.eye(8)])), "optimised"),
 ]
 
@@ -91,7 +91,7 @@ def test_strategies_of_several_columns_factor_their_workload(workload, name):
 
 
 def test_a_wrong_factorization_is_noticed():
-    """Negative control: an inverse that is off by 1e-5 and a wrong variance fail the check of a factorization."""
+    """Negative control: the check of a factorization detects cell noise that is off by 1e-5, and wrong variances."""
     strategy = strategy_named("spectral", Prefix(30))
     right = strategy.to_cells
     strategy.to_cells = lambda z: right(z) * (1 + 1e-5)
@@ -130,7 +130,7 @@ def test_no_other_shares_of_a_union_are_better(shares):
     ids=str,
 )
 def test_errors_are_the_published_ones(workload, strategy, ratio):
-    """With one cell per privacy unit, the ratio of error and singular-value lower bound equals a reference value."""
+    """With one cell per privacy unit, the error divided by its singular-value bound equals a reference value."""
     made = strategy_named(strategy, workload)
     values = (
         np.linalg.svd(workload.apply(np.eye(workload.n_cells)), compute_uv=False)

@@ -356,11 +356,17 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Scale a noise family to the sensitivity of R·x. Raise an error for integer noise if R is not integer."""
+    """Scale a noise family to the sensitivity of R·x. Raise an error if answers would have rounding errors."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
             "integer noise needs a strategy with integer weights: use strategy='auto', which chooses one; got "
             f"{type(family).__name__} and the strategy {strategy.name}"
+        )
+    if not (strategy.workload.integral or strategy.invertible):
+        raise DeclarationError(
+            "queries with fractional weights need a strategy that measures all cells, such as 'identity': use "
+            "strategy='auto', or multiply all weights by a number that makes them whole numbers; got the strategy "
+            f"{strategy.name}"
         )
     remade: Callable[..., Family] = replace
     return remade(family, sensitivity=round(sensitivity) if family.integer else sensitivity)
@@ -417,8 +423,7 @@ def noisy_answers(
     """
     workload = strategy.workload
     if by_cell is None and workload.explicit:
-        added, exact = answers_of_state(family, strategy, noise), workload.answers(cells)
-        return exact + rounded(added, grid, lots) if workload.integral else rounded(exact + added, grid, lots)
+        return workload.answers(cells) + rounded(answers_of_state(family, strategy, noise), grid, lots)
     added, counts = cells_of_state(family, strategy, noise), cells.dense().reshape(-1)
     if by_cell is not None:
         added = rounded(added, by_cell, lots)

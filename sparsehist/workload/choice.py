@@ -74,7 +74,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
         ('spectral', 'haar')
     """
     errors = {one: _priced(one, max_keys, pure=pure)[0] for one in _candidates(workload, max_keys, pure=pure)
-              if one.integral or not integer}  # fmt: skip
+              if _is_exact(one, integer=integer)}  # fmt: skip
     errors = {one: error for one, error in errors.items() if 0 < error < math.inf}
     if not errors:
         raise DeclarationError(f"no strategy answers {workload.describe()} with this noise")
@@ -91,10 +91,15 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: b
     """
     chosen = choose(workload, max_keys, pure=pure, integer=integer)
     others = [strategy for name in _plain_names(workload) for strategy in _served(strategy_named, name, workload)]
-    found = {one.name: one for one in [*others, chosen] if one.integral or not integer}
+    found = {one.name: one for one in [*others, chosen] if _is_exact(one, integer=integer)}
     bound = lower_bound(workload) if max_keys == 1 and not pure else None
     table = [Candidate(name, *_priced(one, max_keys, pure=pure), bound) for name, one in found.items()]
     return sorted(table, key=lambda candidate: candidate.mean_squared_error)
+
+
+def _is_exact(strategy: Strategy, *, integer: bool) -> bool:
+    """Return whether noise can be added without rounding errors that depend on the counts."""
+    return (strategy.integral or not integer) and (strategy.workload.integral or strategy.invertible)
 
 
 def lower_bound(workload: Workload) -> float | None:

@@ -134,6 +134,16 @@ def test_a_matrix_is_a_workload(tmp_path):
     assert again.frame.equals(released.frame) and again.metadata == released.metadata
 
 
+def test_fractional_answers_get_no_noise_of_their_own():
+    """If weights are fractional, noise is added to cells, since rounding errors of answers depend on the counts."""
+    series, halves = _hours(24), sh.workload.Matrix(np.tile([1.0, 0.5], (2, 12)))
+    with pytest.raises(DeclarationError, match="fractional weights need a strategy that measures all cells"):
+        series.release("direct", workload=halves, level=FINE, strategy="direct")
+    assert series.release("auto", workload=halves, level=FINE).metadata["strategy"] == "optimised"
+    whole = sh.workload.Matrix(np.tile([2, 1], (2, 12)))
+    assert series.release("whole", workload=whole, level=FINE, strategy="direct").metadata["strategy"] == "direct"
+
+
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_the_joint_law_over_levels_goes_through_the_store(noise):
     """Workload releases at several levels have the joint distribution of a single noise path.

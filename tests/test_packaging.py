@@ -1,4 +1,4 @@
-"""Tests that wheel, source archive and editable install contain all modules, SQL statements and data files."""
+"""The wheel, the source archive and an editable install contain all modules, SQL statements and data files."""
 
 from __future__ import annotations
 

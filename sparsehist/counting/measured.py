@@ -93,7 +93,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
             .cast(pl.Float64, strict=False)
             .map_batches(lambda values: float_steps(values, measure, exact), pl.Int32, is_elementwise=True)
         )
-    # First clip values to slightly wider bounds. Then their product with the step's denominator fits in 64 bits.
+    # Clip values to slightly wider bounds, so that value * (denominator of the rounding step) fits in 64 bits.
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
     outermost = most * measure.step.numerator // measure.step.denominator + 1
     value = pl.col(column).clip(upper_bound=outermost) if dtype == pl.UInt64 else pl.col(column)

@@ -38,7 +38,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     log = source if isinstance(source, Log) else _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
-        # If three or more names are missing, they may be data of the log, passed by mistake, so they are not shown.
+        # Three or more missing column names may be data from the log, passed by mistake, so do not show them.
         which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"
         raise DeclarationError(f"no {which} in {log.label}; {_columns_of(log, columns, missing[0])}")
     return log
@@ -153,8 +153,8 @@ def check_query(
 ) -> None:
     """Raise an error if a row of a query's result might depend on several units. The query is not run.
 
-    In the result, the rows of a unit may depend only on rows of this unit and on public tables. DuckDB only
-    plans the query over empty tables. docs/sql.md describes allowed queries.
+    In the result, the rows of a unit may depend only on rows of this unit and on public tables. This is checked on
+    DuckDB's plan of the query, which is made over empty tables. docs/sql.md describes allowed queries.
 
     Args:
         query: One SELECT.
@@ -175,7 +175,7 @@ def check_query(
         >>> check_query("select user_id, query from log limit 10", unit="user_id", tables={"log": log})
         Traceback (most recent call last):
         ...
-        sparsehist.errors.GuaranteeError: LIMIT and OFFSET count the rows of all units; ...
+        sparsehist.errors.GuaranteeError: LIMIT and OFFSET apply to the rows of all units together; ...
     """
     checked_query(Query(query, tables or {}, public or {}, parameters), unit, key)
 

@@ -56,7 +56,7 @@ def _unit(names: object) -> str | tuple[str, ...]:
 
 
 def domain_of(domain: object) -> Domain:
-    """Return a domain. Read it from its text form if it is given as a string."""
+    """Return `domain`, parsed from its text form if it is a string."""
     parsed = Domain.parse(domain) if isinstance(domain, str) else domain
     if isinstance(parsed, Domain):
         return parsed

@@ -126,7 +126,7 @@ class Every(Record):
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:
-        """Return whether the name `series` could belong to a period of the periodic series `log`."""
+        """Return whether a series called `series` could be one period of the periodic series called `log`."""
         name = r"\d{4}w\d\d" if self.period == "week" else r"\d+"
         return re.fullmatch(f"{log}_{name}", series) is not None
 

@@ -165,11 +165,11 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 class _Group(NamedTuple):
-    """The characters of an alphabet that have length `cost`: their number, and how many characters are shorter."""
+    """The characters of an alphabet that have the same length, in bytes or (with `max_chars`) in characters."""
 
-    cost: int
-    size: int
-    first: int
+    cost: int  # the length of each of these characters
+    size: int  # the number of these characters
+    first: int  # the number of shorter characters in the alphabet
 
 
 class _Table(NamedTuple):

@@ -65,8 +65,8 @@ SCALARS = frozenset(f"{_OF_ROWS} {_REPLACING}".split())
 
 UNKNOWN = "not in the language of docs/sql.md; write it in a simpler way"
 REFUSED = {
-    "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER": "LIMIT and OFFSET count the rows of all units; to number the rows of "
-    "each unit, write row_number() OVER (PARTITION BY the unit ORDER BY …)",
+    "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER": "LIMIT and OFFSET apply to the rows of all units together; to keep n "
+    "rows of each unit, write QUALIFY row_number() OVER (PARTITION BY user_id ORDER BY …) <= n",
     "SAMPLE": "a sample depends on the rows of all units; write WHERE hash(user_id) % 10 = 0 to sample units",
     "RECURSIVE_CTE_NODE": "recursion depends on the rows of all units; write each step as a query, or use a window",
     "EXCEPT INTERSECT": "write ANTI JOIN or SEMI JOIN on all columns instead of EXCEPT and INTERSECT",
@@ -75,9 +75,9 @@ REFUSED = {
     "RIGHT": "write a LEFT JOIN with the tables swapped instead of a RIGHT JOIN",
     "POSITIONAL": "a positional join depends on the order of rows; join on columns",
     "ASOF": "an asof join selects one of several tied rows; join on the unit and a.ts <= b.ts, then keep "
-    "row_number() OVER (PARTITION BY the unit …) = 1",
+    "row_number() OVER (PARTITION BY user_id …) = 1",
     "PIVOT": "the columns of PIVOT depend on the rows of all units; write max(CASE WHEN … THEN … END) with "
-    "GROUP BY the unit, and unnest([a, b]) instead of UNPIVOT",
+    "GROUP BY user_id, and unnest([a, b]) instead of UNPIVOT",
     "SHOW_REF": "DESCRIBE, SUMMARIZE and SHOW describe all rows; write a SELECT",
     "COLLATE": "a collation treats different texts as equal; write lower(…)",
     "LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map error": "a query in "
@@ -91,7 +91,7 @@ REFUSED = {
     "age": "write date_diff('day', a, b)",
     "arg_max max_by": "write first(x ORDER BY y DESC)",
     "arg_min min_by": "write first(x ORDER BY y)",
-    "mode": "count in a separate query, then keep row_number() OVER (PARTITION BY the unit ORDER BY n DESC, x) = 1",
+    "mode": "count in a separate query, then keep row_number() OVER (PARTITION BY user_id ORDER BY n DESC, x) = 1",
     "approx_count_distinct": "write count(DISTINCT x)",
     "approx_quantile": "write quantile_cont(x, 0.5)",
     "stddev variance": "compute it from sum(x), sum(x * x) and count(*) of decimals",

@@ -64,7 +64,7 @@ def _literal(value: object) -> str:
 class Rewriting:
     """A query rewritten to read numbered views in place of its sources. `text` is its SQL, and `tree` its parse tree.
 
-    `parser` is a connection without tables, macros or settings of the user. SQL that is not in the language of
+    `parser` is a connection with no user-defined tables, macros or settings. SQL outside the subset described in
     docs/sql.md is refused, unless the query was declared unverified.
     """
 
@@ -204,7 +204,7 @@ class Rewriting:
         return self._select(query, log=left, list=arguments[0]["expression"])["from_table"]
 
     def break_ties(self) -> None:
-        """Extend each ORDER BY in which the order of ties may change a result, so that only equal rows tie.
+        """Add sort keys to each ORDER BY whose ties may change a result, so that only identical rows remain tied.
 
         In windows of a SELECT with GROUP BY, ORDER BY is extended by the expressions of GROUP BY. Otherwise, ORDER BY
         is extended by the row of each table in FROM: as a struct, and again as text, in which 0.0 and -0.0 differ.

@@ -169,7 +169,8 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    # No noisy count is too low for a true count that is published with probability at most 1 / (1 + alpha).
+    # If a true count c is published with probability p <= 1 / (1 + alpha), its test rejects no noisy count y as too
+    # low: that would require P[c + Z <= y] <= alpha p, but P[c + Z <= y] > 1 - p >= alpha p for every published y.
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
     # If a true count c is published with probability above 1 / (1 + alpha), its test rejects y as too low if

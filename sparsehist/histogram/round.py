@@ -1,13 +1,13 @@
 """Draw the cells that become tracked in a round, and their noise, from the exact distribution.
 
 Untracked cells with the same count form a *group*. They have the same *history*: at every past level, their noise
-was at most a bound. *Lazy* drawing first draws, as if there were no history, how many cells of the group exceed the
-new threshold (a binomial number). For each of these candidates, it draws two noise paths from the same random
-numbers: a plain path, and an upper path that exceeds the new threshold. If the upper path fits the history, the
-candidate is accepted with this path. If only the plain path fits, the candidate is rejected. If neither fits, both
-are drawn again. So the candidate is accepted with the correct probability, P[upper path fits] / P[plain path fits].
-*Explicit* drawing draws all cells of a group, by rejection sampling given the history. It is used if the history is
-improbable (`sparsehist.histogram.history`). Both take at most 20 tries per cell on average.
+was at most a bound. *Lazy* drawing starts as if there were no history: it draws the number of cells of the group that
+exceed the new threshold, from a binomial distribution. For each of these candidates, it draws two noise paths from
+the same random numbers: a plain path, and an upper path that exceeds the new threshold. If the upper path fits the
+history, the candidate is accepted with this path. If only the plain path fits, the candidate is rejected. If neither
+fits, both are drawn again. So the candidate is accepted with the correct probability, P[upper path fits] / P[plain
+path fits]. *Explicit* drawing draws all cells of a group, by rejection sampling given the history. It is used if the
+history is improbable (`sparsehist.histogram.history`). Both take at most 20 tries per cell on average.
 
 Source: our own derivation (docs/mathematics.md, sparse histograms). Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7,
 Alg. 6].

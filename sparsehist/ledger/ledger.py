@@ -154,8 +154,9 @@ class Ledger:
         charges = None if budget is None else budget.filter_for(account.law)
         if charges is not None and not charges.by_path(account.law) and account.releases:
             raise BudgetExceededError(
-                f"the budget charged the whole cap at the first release, so releases beyond the cap would not be "
-                f"charged: create a new series with a larger cap; {beginning(account.population, budget)}"
+                "the cap cannot be raised, because the budget charged the whole cap once, at the first release, and "
+                "would not charge a larger cap: create a new series with a larger cap; "
+                f"{beginning(account.population, budget)}"
             )
 
     def largest_level(self, series_id: str, path: PathName = CELLS) -> Fraction | None:

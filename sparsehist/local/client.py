@@ -114,7 +114,7 @@ class RapporClient:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RapporClient:
-        """Read a client. Raise StoreDamagedError if the bytes were altered, InputError if they are not a client."""
+        """Load a client saved by `to_bytes`. Raise StoreDamagedError for altered bytes, InputError for any others."""
         header, packed = unpack("RapporClient", content)
         settings, days, bits = header["shape"]
         shapes = ((bits,), (settings, bits), (settings, days, bits))

@@ -73,7 +73,7 @@ class Degradation:
 
     @property
     def flip(self) -> Fraction:
-        """The probability that a bit differs between the memos (randomised filters) of the two settings."""
+        """The probability that a given bit differs between a person's coarse and fine memos (randomised filters)."""
         return (1 - self.coarse.keep / self.fine.keep) / 2
 
     @property

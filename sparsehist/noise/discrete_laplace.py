@@ -159,10 +159,10 @@ def _stay(fine: Fraction, coarse: Fraction) -> Interval:
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Return two tails of the distribution of fine noise y, given coarse noise x >= 0.
+    """Return the tail probabilities of fine noise y inside and outside [0, x], given coarse noise x >= 0.
 
-    Let a = e^-rate at each level, r = a_fine / a_coarse, q = P[y < 0]. The first is P[y > k] = (1 - q) r^(k+1), for
-    0 <= k < x. The second is P[y > x + k] = q r^x (a_fine a_coarse)^k and, without r^x, P[y < -k], for k >= 0.
+    Let a = e^-rate at each level, r = a_fine / a_coarse, q = P[y < 0]. Inside, P[y > k] = (1 - q) r^(k+1), for
+    0 <= k < x. Outside, P[y < -k] = q (a_fine a_coarse)^k and P[y > x + k] = r^x P[y < -k], for k >= 0.
     """
 
     def below() -> Interval:

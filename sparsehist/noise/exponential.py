@@ -24,8 +24,7 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, flo
 class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level. Multiple releases are lossless, but have no privacy guarantee.
 
-    Noise is never negative, so a published value proves that the true count is not larger. Therefore `statement`
-    always raises an error. numpy draws noise as doubles. With positive probability, the noise at two levels is equal.
+    Noise is never negative, so a published value rules out all larger counts. So `statement` always raises an error.
 
     Example:
         >>> Exponential().std(4)

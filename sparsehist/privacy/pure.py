@@ -74,8 +74,8 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
 def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
     """Return all sums of privacy losses of independent randomised responses, and their probabilities.
 
-    `coins` maps each epsilon to the number of responses with this epsilon. Both results have shape (m,). If there
-    would be over 2**20 sums, epsilons are rounded up to a grid, which gives an upper bound on delta.
+    `coins` maps each epsilon to the number of responses with this epsilon. Both results have shape (m,) for m sums of
+    losses. If m would exceed 2**20, each epsilon is first rounded up to a grid, so that delta is an upper bound.
     """
     if math.prod(times + 1 for times in coins.values()) > _MOST_SUMS:
         step = sum((level * times for level, times in coins.items()), Fraction(0)) / _GRID_STEPS

@@ -237,7 +237,7 @@ class Release(AnyRelease):
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Return the frame with new columns: those called `names`, which `solve` computes, and those in `further`."""
+        """Return the frame with more columns: `names`, computed by `solve`, and the columns of the dict `further`."""
         public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():
@@ -320,7 +320,8 @@ class WorkloadRelease(AnyRelease):
             frame = frame.filter(pl.col("low") == pl.col("low").min()).unique("high").sort("high")
         if "low" not in frame.columns or frame.height != self._strategy.workload.n_cells:
             raise DeclarationError(
-                "quantiles need prefix sums of all cells of one column of keys: release workload=sh.workload.Prefix()"
+                "quantiles need the prefix sums of all cells of a series with a single key column: "
+                "make a release with workload=sh.workload.Prefix()"
             )
         keys, prefix, std = frame["high"], frame["noisy_answer"].to_numpy(), frame["std"].to_numpy()
         shares = np.array([checked_confidence(each, "a probability") for each in probabilities])[:, np.newaxis]

@@ -185,8 +185,9 @@ def _distinct_from_noise(released: object, declared: Declaration, level: str, wh
     larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)
     raise NotFoundError(
         "the release may be noise alone, and its cost cannot be undone. Either set max_keys yourself, or call "
-        "choose_max_keys() again with a new name and a larger level. For example, to show keys of 1,000 units, use "
-        "four times the level that plan(domain=…, max_keys=5, shows=1000) returns. "
+        "choose_max_keys() again with a new name and a larger level. For example, to detect keys that 1,000 units "
+        "touched, use four times the level that plan(domain=…, max_keys=5, shows=1000) returns, because keys are "
+        "released at a quarter of the level. "
         f"Level of this call: {level_text(whole)}. Level for a tenth of the noise: {larger}"
     )
 

@@ -31,7 +31,7 @@ def frame(*columns, dtypes=None):
 
 @pytest.mark.parametrize(("domain", "cells"), SMALL, ids=lambda value: str(value)[:30])
 def test_small_domains_hold_their_cells_in_order(domain, cells):
-    """A small domain contains exactly the listed cells, numbers them in order, and reads back from its text."""
+    """A small domain contains exactly the listed cells, numbers them in order, and is restored from its text form."""
     keys = domain.keys(np.arange(domain.size))
     assert keys["key_0"].to_list() == cells
     assert (domain.size, domain.columns) == (len(cells), 1)

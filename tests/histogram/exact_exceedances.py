@@ -26,7 +26,7 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def first_exceedance(family: Any, past: Sequence[tuple[Level, float]], level: Level, bound: float) -> float:
-    """Return the probability that noise exceeds `bound` at `level` and exceeded no bound at any past level."""
+    """Return the probability that noise exceeds `bound` at `level` but never exceeds the bound of a past level."""
     box = {known: (-math.inf, high) for known, high in _lowest(past).items()}
     own = as_level(level)
     return probability(family, {**box, own: (bound, box.get(own, (0, math.inf))[1])})

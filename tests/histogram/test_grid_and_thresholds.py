@@ -36,7 +36,7 @@ def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
 ) -> None:
     """Rounding noisy counts to the grid is equivalent to using a slightly different, effective threshold.
 
-    A rounded noisy count is above the threshold exactly if the unrounded count is above the effective threshold.
+    A rounded noisy count is above the threshold if and only if the unrounded count is above the effective threshold.
     """
     step = grid_step(std)
     bound = effective_threshold(threshold, step)

@@ -77,7 +77,7 @@ def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
             lower, upper, pessimistic_estimate=pessimistic, value_discretization_interval=1e-4, symmetric=False
         )
         bounds.append(loss.get_delta_for_epsilon(0.7))
-    # `upper` gives output 0 probability 0. If `upper` were the denominator, the privacy loss would be infinite.
+    # Under `upper`, output 0 has probability zero, so with `upper` as the denominator, the privacy loss is infinite.
     assert bounds[0] <= poisson.delta(0.7, "0.01") * (1 + 1e-9)
     assert poisson.delta(0.7, "0.01") <= bounds[1] * (1 + 1e-9)
     assert bounds[1] < bounds[0] * 1.1

@@ -282,7 +282,7 @@ def test_copies_listed_as_not_noticed_are_not_noticed(what, taken):
 
 @pytest.mark.parametrize("what", slow(HONEST))
 def test_whoever_uses_a_store_honestly_is_not_refused(what, taken):
-    """Moving or remounting a store, restarting a container or restoring the newest copy is never refused."""
+    """A store is not refused after it is moved or remounted, a container restarts, or its newest copy is restored."""
     world = taken(HONEST[what])
     assert (world.noises, world.refusals) == (1, 0)
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from sparsehist.errors import printable
 
@@ -38,15 +38,15 @@ class Answer:
 def print_answer(answer: Answer, *, as_json: bool) -> None:
     """Print the result of a command on stdout, as one JSON object or as human-readable text."""
     if as_json:  # print JSON as one line of ASCII
-        sys.stdout.write(json.dumps(answer.data, default=str).replace("\x7f", "\\u007f") + "\n")
+        _write(sys.stdout, json.dumps(answer.data, default=str).replace("\x7f", "\\u007f"))
         return
     for part in answer.shown:
         if isinstance(part, str):
-            sys.stdout.write(printable(part, keep="\n") + "\n")
+            _write(sys.stdout, printable(part, keep="\n"))
         else:
             from rich.console import Console  # imported here, because most commands print no table
 
-            width = None if sys.stdout.isatty() else _PIPED_WIDTH
+            width = None if sys.stdout is not None and sys.stdout.isatty() else _PIPED_WIDTH
             Console(width=width, highlight=False, emoji=False).print(part)
     if answer.complaint:
         print_error(answer.complaint)
@@ -54,7 +54,13 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
 
 def print_error(message: str, kind: str = "error") -> None:
     """Print an error or a warning on stderr."""
-    sys.stderr.write(printable(f"{kind}: {message}\n", keep="\n\t"))
+    _write(sys.stderr, printable(f"{kind}: {message}", keep="\n\t"))
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    """Write a line. A program that was started with a closed stdout or stderr has None in its place."""
+    if stream is not None:
+        stream.write(text + "\n")
 
 
 def in_options(message: str) -> str:

@@ -40,7 +40,8 @@ def run(arguments: Sequence[str]) -> int:
         if not isinstance(answer, Answer):  # cyclopts has printed the help or the version
             return 0
         print_answer(answer, as_json=as_json)
-        sys.stdout.flush()
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.flush()
     except (OSError, SystemExit) as problem:  # rich turns a closed pipe into SystemExit
         # Redirect stdout, or Python would fail again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -364,9 +364,9 @@ def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family
         )
     if not (strategy.workload.integral or strategy.invertible):
         raise DeclarationError(
-            "queries with fractional weights need a strategy that measures all cells, such as 'identity': use "
-            "strategy='auto', or multiply all weights by a number that makes them whole numbers; got the strategy "
-            f"{strategy.name}"
+            "queries with fractional weights need a strategy that measures all cells, such as 'identity'; for less "
+            "noise, multiply all weights by a number that makes them whole numbers, and divide the answers; got the "
+            f"strategy {strategy.name}"
         )
     remade: Callable[..., Family] = replace
     return remade(family, sensitivity=round(sensitivity) if family.integer else sensitivity)

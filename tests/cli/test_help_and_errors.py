@@ -100,6 +100,12 @@ def _shell(line):
     return subprocess.run(command, shell=True, capture_output=True, check=False)
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_closed_stream_does_not_change_the_exit_code(tmp_path, closed):
+    """A command that is started with a closed stdout or stderr writes nothing there; its exit code is as usual."""
+    assert _shell(f"show {tmp_path}/missing {closed}").returncode == 2
+
+
 def test_output_that_cannot_be_written_is_one_line(here, store):
     """If the disk is too full to write stdout, the command prints a one-line error and exits with code 1."""
     if Path("/dev/full").exists():

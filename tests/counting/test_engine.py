@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -158,8 +160,8 @@ def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, w
     expected = count(log, **asked)
     assert expected.frame["count"].sum() > 0
     on_disk = []
-    write = rows.Rows._written
-    monkeypatch.setattr(rows.Rows, "_written", lambda self, columns: on_disk.append(0) or write(self, columns))
+    write = rows._OnDisk
+    monkeypatch.setattr(rows, "_OnDisk", lambda file, column: on_disk.append(0) or write(file, column))
     for room in (0, 10_000):
         monkeypatch.setattr(in_memory, "Rows", lambda place, memory, room=room: rows.Rows(place, room))
         for source, threads in ((log, 1), (tmp_path / "log.parquet", 3)):
@@ -167,6 +169,17 @@ def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, w
             assert counted.frame.sort(pl.all()).equals(expected.frame.sort(pl.all()))
     assert on_disk
     assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
+
+
+def test_rows_on_disk_need_one_file_descriptor(tmp_path):
+    """Rows on disk use one open file, however many batches there are, and are read back as they were."""
+    kept, before = rows.Rows(tmp_path, 0), len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(300):
+        kept.add(np.zeros(2, np.uint8), np.array([number, number + 1]), np.array([7, 8], np.uint32))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    numbers, sevens = kept.group(0, 8)
+    assert numbers.tolist() == [at for number in range(300) for at in (number, number + 1)]
+    assert sevens.dtype == np.uint32 and sevens.tolist() == [7, 8] * 300
 
 
 def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):

@@ -77,9 +77,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
               if _is_exact(one, integer=integer)}  # fmt: skip
     errors = {one: error for one, error in errors.items() if 0 < error < math.inf}
     if not errors:
-        raise DeclarationError(
-            f"no strategy answers {workload.describe()} with this noise; fractional weights leave fewer"
-        )
+        raise DeclarationError(f"no strategy answers {workload.describe()} with this noise and these weights")
     return strategy_named(min(errors, key=errors.__getitem__).name, workload)
 
 

@@ -78,12 +78,14 @@ def plan(
     if (store is None) != (series is None) or not enough:
         raise DeclarationError("give either a store and --series, or the --domain and --max-keys of a new series")
     planned: Any = sh if store is None else using.store(store).series(str(series))
-    if workload is not None and series is not None:
+    of_strategies = workload is not None and series is not None
+    applies = {"workload"} if of_strategies else inspect.signature(planned.plan).parameters.keys()
+    if wrong := options.keys() - applies:
+        raise DeclarationError(f"leave out this option, which does not apply to this plan: {min(wrong)}=")
+    if of_strategies:
         rows = planned.plan_workload(workload, levels).to_dicts()
         starred = [{**row, "chosen": "*" if row["chosen"] else ""} for row in rows]
         return Answer({"plan": rows}, [_ABOUT_STRATEGIES, rows_table(starred)])
-    if wrong := options.keys() - inspect.signature(planned.plan).parameters.keys():
-        raise DeclarationError(f"leave out this option, which does not apply to this plan: {min(wrong)}=")
     plan = planned.plan(**arguments(levels=levels), **options, **alone)
     data = {"noise": plan.noise, "levels": plan.levels.to_dicts(), "counts": plan.counts.to_dicts()}
     return Answer(data, [*_shown(plan)])

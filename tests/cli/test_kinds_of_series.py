@@ -144,6 +144,7 @@ def test_a_workload_is_planned_released_and_listed(sparsehist, declared):
     plan = "plan s --series visits --workload prefix() --level 0.5"
     assert "identity" in sparsehist(plan).out
     assert pl.DataFrame(sparsehist(f"{plan} --json").json["plan"])["chosen"].sum() == 1
+    assert sparsehist(f"{plan} --threshold 5").code == 2
     assert "no releases yet" in sparsehist("show s").out
     release = "release s --series visits --name sums --level 0.5"
     made = sparsehist(f"{release} --workload ranges() --out sums.parquet --head 2")

@@ -165,6 +165,14 @@ def job(store: Path, log: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def _has_rows(descriptor: Path, store: Path) -> bool:
+    """Return whether an open file of a process is a temporary file of the store, and is not empty."""
+    try:
+        return f"{store}/tmp/" in str(descriptor.readlink()) and descriptor.stat().st_size > 0
+    except FileNotFoundError:  # closed since it was listed
+        return False
+
+
 def test_a_killed_count_leaves_nothing_of_the_log_behind(tmp_path: Path, store: Path) -> None:
     """If counting is killed, no row of the log remains on disk, and the next command cleans up."""
     n = 6_000_000
@@ -174,7 +182,7 @@ def test_a_killed_count_leaves_nothing_of_the_log_behind(tmp_path: Path, store: 
 
     counting = job(store, tmp_path / "large.parquet")
     deadline = time.monotonic() + 60
-    while f"{store}/tmp/" not in Path(f"/proc/{counting.pid}/maps").read_text(encoding="utf-8"):
+    while not any(_has_rows(file, store) for file in Path(f"/proc/{counting.pid}/fd").iterdir()):
         assert counting.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     counting.send_signal(signal.SIGKILL)

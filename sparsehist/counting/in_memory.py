@@ -129,8 +129,8 @@ class WordLog:
                     raise unmeasured_error(row_columns(request.measures)[first])
                 raise missing_error(first, "unit" if first in request.unit else "key")
             request.report("placing keys")
-            self.units.place(request.salt)
-            self.keys.place(request.salt)
+            self.units.place(request.salt, b"unit")
+            self.keys.place(request.salt, b"key")
         outside = sorted({*self.keys.outside, *map(request.key.index, beyond)})
         if outside and request.on_outside == "error":
             text = [dtypes[name] == pl.String and name not in request.key_types for name in request.key]

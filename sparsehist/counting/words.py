@@ -151,10 +151,10 @@ class Words:
         parts = [rows] if len(self._fields) == 1 else [column.to_frame() for column in rows]
         return self._joined([one.numbers(part) for one, part in zip(self._fields, parts, strict=True)])
 
-    def place(self, salt: bytes) -> None:
-        """Map the distinct rows to cells of the domain. Call this after the whole log is read."""
+    def place(self, salt: bytes, of: bytes) -> None:
+        """Map the distinct rows to cells of the domain, after the whole log is read. `of` is b"unit" or b"key"."""
         for number, one in enumerate(self._fields):
-            one.place(odd(salt, b"column %d" % number))
+            one.place(odd(salt, of + b" column %d" % number))
         self.outside = [number + at for number, one in enumerate(self._fields) for at in one.outside]
         self.n_cells = self._fields[0].n_cells << self._shifts[0]
 

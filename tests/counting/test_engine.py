@@ -12,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from sparsehist.counting import batches, codes, in_memory, rows
+from sparsehist.counting import batches, codes, in_memory, rows, words
 from sparsehist.counting.codes import Codes
 from sparsehist.counting.in_memory import first_of_runs
-from sparsehist.counting.words import Words
+from sparsehist.counting.words import Words, odd
 from sparsehist.domain import Domain
 from sparsehist.entropy import seeded
 from sparsehist.errors import DataError
 from sparsehist.threads import in_threads
 from tests.counting.logs import SALT, a_log, count, kept_pairs
+from tests.stats import assert_consistent, assert_detected, g_test
 
 COLUMNS = ["user_id", "query"]
 BYTES = pl.Series([b"\xc3\xa9", b"e", b"bytes that no view holds inside itself", b"ee", b"", b"\xff", b"x" * 300])
@@ -74,7 +75,7 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
     found = Words(["text"], [pl.Categorical()], None)
     of_own = pl.Categorical(pl.Categories("numbered-anew"))
     numbers = [found.numbers(pl.DataFrame([pl.Series([text], dtype=of_own)])).item() for text in "abcab"]
-    found.place(SALT)
+    found.place(SALT, b"unit")
     cells, _ = found.cells(np.array(numbers, np.uint32))
     assert found.frame(cells).to_series().to_list() == list("abcab")
     anew = [pl.Series([text], dtype=pl.Categorical(pl.Categories("forgotten"))).to_physical().item() for text in "ab"]
@@ -135,6 +136,29 @@ def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit
     for far in (0, 2**62):
         moved = log.with_columns(pl.col("user_id") + far)
         assert kept_pairs(moved, max_keys=50) == set(moved.rows())
+
+
+def test_units_half_of_all_integers_apart_are_bounded_separately():
+    """Two units whose ids differ by 2**63 keep five keys each; an even multiplier would give them the same number."""
+    log = pl.DataFrame({"user_id": [5, 5 - 2**63]}).join(pl.DataFrame({"query": range(200)}), how="cross")
+    kept = kept_pairs(log, domain=Domain.parse("integers(200)"))
+    assert sorted(unit for unit, _ in kept) == [5 - 2**63] * 5 + [5] * 5
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["", "one hash for unit and key"])
+def test_units_keep_keys_independently_of_each_other(wrong, monkeypatch):
+    """If each unit keeps one of ten keys, the choices of units with consecutive ids are uniform and independent.
+
+    Negative control: if units and keys have the same hash function, the choice depends on the sum of both numbers.
+    """
+    if wrong:
+        monkeypatch.setattr(words, "odd", lambda salt, purpose: odd(salt, b"column"))
+    n, n_keys = 20_000, 10
+    log = pl.DataFrame({"user_id": np.repeat(np.arange(n), n_keys), "query": np.tile(np.arange(n_keys), n)})
+    kept = dict(kept_pairs(log, max_keys=1, domain=Domain.parse(f"integers({n_keys})")))
+    first, second = np.array([kept[unit] for unit in range(n)]).reshape(-1, 2).T
+    p_value = g_test(np.bincount(first * n_keys + second, minlength=n_keys**2), np.full(n_keys**2, n_keys**-2.0))
+    (assert_detected if wrong else assert_consistent)(p_value)
 
 
 def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):

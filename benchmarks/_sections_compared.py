@@ -29,10 +29,10 @@ def dense_sparse(result: Result) -> str:
         "dense over sparse, clock",
     ]
     words = (
-        "Every release is finer than the one before it. The dense mechanism draws noise for every cell and writes "
-        "nothing. A sparse release opens the store, draws, and is committed durably. Target: with 10⁹ cells, 10⁶ of "
-        f"them nonempty, sparse releases are {result['target']} times faster than dense ones that are drawn in "
-        "chunks.\n"
+        "The levels increase from release to release. A dense release draws noise for every cell and writes nothing. "
+        "A sparse release opens the store, draws noise and commits it durably. Target: for 10⁹ cells, of which 10⁶ "
+        f"are nonempty, sparse releases are {result['target']} times faster than dense ones. (With so many cells, "
+        "dense noise is drawn in chunks.)\n"
     )
     text = [words, table(heading, rows)]
     for name, grown in result["growth"].items():

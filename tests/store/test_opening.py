@@ -17,6 +17,7 @@ from sparsehist.errors import (
 )
 from sparsehist.store import adopt, create_store, open_state
 from sparsehist.store import state as state_module
+from sparsehist.store.layout import SPILL
 from sparsehist.store.witnesses import Mark, raise_mark, read_mark
 from tests.store.example import Model, make_store
 
@@ -144,9 +145,10 @@ def test_leftovers_of_dead_runs_are_erased_by_the_next_opening(path):
     with open_state(path) as state:
         directory = state.series("queries").directory
     before = sorted(place.name for place in directory.iterdir())
-    for file in ("round-9-0.new", "round-9-0", "../dead/counts", "../../tmp/spill/rows"):
-        (directory / file).parent.mkdir(exist_ok=True)
-        (directory / file).write_text("x")
+    unlisted = [directory / "round-9-0.new", directory / "round-9-0", directory.parent / "dead" / "counts"]
+    for file in (*unlisted, path / SPILL / "dead" / "rows"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("x")
     with open_state(path) as state:
         assert not list((path / "tmp").iterdir())
         state.verify()

@@ -93,6 +93,7 @@ def test_no_word_of_spark_about_a_value_is_logged(tmp_path: Path, monkeypatch, k
 
     Control: when sparsehist is not counting, PySpark logs an error that quotes a value of the log, as usual.
     """
+    pytest.importorskip("pyspark", reason="pyspark is not installed: `make test-spark` installs it")
     from pyspark.logger import PySparkLogger
 
     said = io.StringIO()
